@@ -112,7 +112,8 @@ fuzz: install  ## mutated files of every format for FUZZ_SECONDS; what breaks is
 # A second environment holds another build. It borrows the other packages from .venv through a plain
 # path entry; the .pth of the editable install is not followed from there.
 CLANG        ?= clang++
-KERNEL_TESTS := tests/test_kernels.py tests/test_long_rows.py tests/test_constraints_kernels.py
+KERNEL_TESTS := tests/test_kernels.py tests/test_long_rows.py tests/test_constraints_kernels.py \
+    tests/test_tensor_kernels.py
 DEFINE       := --config-settings=cmake.define.
 SETTINGS_sanitize      := --config-settings=cmake.build-type=Debug $(DEFINE)KLNMF_SANITIZE=address,undefined
 SETTINGS_clang         := $(DEFINE)CMAKE_CXX_COMPILER=$(CLANG) $(DEFINE)KLNMF_WERROR=ON

@@ -46,6 +46,7 @@ struct BoundConstraints {
     In1<double> penalty_shares;
     double l1;
     In1<std::uint8_t> frozen;
+    In1<std::int64_t> sizes; // of the factors in A, where there are several
 };
 
 template <class T>
@@ -68,12 +69,19 @@ klnmf::RowConstraints constraints_of(const BoundConstraints* bound, std::size_t 
     const auto ends_within = [n_rows](const In1<std::int64_t>& starts, std::size_t size) {
         return starts.size() == 0 || static_cast<std::size_t>(starts.data()[n_rows]) <= size;
     };
-    require(ends_within(bound->missing_starts, bound->missing.size()) &&
+    const std::size_t n_sizes = std::max<std::size_t>(bound->sizes.size(), 1);
+    require(ends_within(bound->missing_starts, bound->missing.size() / n_sizes) &&
                 ends_within(bound->barred_starts, bound->barred.size()),
             "missing or barred ends before its starts");
-    return {data_or_null(bound->missing_starts), bound->missing.data(),
-            data_or_null(bound->barred_starts),  bound->barred.data(),
-            data_or_null(bound->penalty_shares), bound->l1,
+    return {data_or_null(bound->missing_starts),
+            bound->missing.data(),
+            static_cast<std::int64_t>(bound->missing.size() / n_sizes),
+            data_or_null(bound->sizes),
+            static_cast<int>(n_sizes),
+            data_or_null(bound->barred_starts),
+            bound->barred.data(),
+            data_or_null(bound->penalty_shares),
+            bound->l1,
             data_or_null(bound->frozen)};
 }
 
@@ -87,6 +95,9 @@ klnmf::RowJob<T> job_of(const In1<std::int64_t>& indptr, const In1<std::int32_t>
     const std::size_t n_rows = indptr.size() - 1;
     const auto nnz = static_cast<std::size_t>(indptr.data()[n_rows]);
     require(indices.size() >= nnz && values.size() >= nnz, "indices or values end before indptr");
+    const std::size_t n_others = values.size() > 0 ? indices.size() / values.size() : 1;
+    require(n_others < 2 || indices.size() == n_others * values.size(),
+            "indices must have as many entries as values, or that for each of several factors");
     require(size_of_c == static_cast<std::size_t>(fixed.rank),
             "c must have an entry for each column of A");
     klnmf::RowJob<T> job{};
@@ -96,7 +107,14 @@ klnmf::RowJob<T> job_of(const In1<std::int64_t>& indptr, const In1<std::int32_t>
     else
         job.data.wide = values.data();
     job.fixed = fixed;
+    job.fixed.n_others = static_cast<int>(std::max<std::size_t>(n_others, 1));
+    job.fixed.index_stride = static_cast<std::int64_t>(values.size());
     return job;
+}
+
+template <class T>
+void require_matrix(const klnmf::RowJob<T>& job) {
+    require(!job.fixed.has_products(), "this rule takes matrices, not tensors");
 }
 
 // Where the rows of x are.
@@ -216,6 +234,7 @@ void bind_row_kernels(nb::module_& m) {
             complete(job, n_threads, {nullptr, &kkt, nullptr});
             job.x = rows_of(x, job);
             require(order.size() == x.shape(1), "order must have an entry for each column of A");
+            require_matrix(job);
             klnmf::paper_rows(job,
                               {order.data(), epsilon, relative_change, signed_break, max_newton});
         },
@@ -235,6 +254,7 @@ void bind_row_kernels(nb::module_& m) {
             require(P.shape(by_columns ? 1 : 0) == x.shape(0) &&
                         P.shape(by_columns ? 0 : 1) == columns.shape(1),
                     "P must be the product of the factors");
+            require_matrix(job);
             klnmf::dense_rows(job, {relative_change, floor, max_newton}, P.data(), by_columns);
         },
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(),
@@ -251,14 +271,16 @@ void bind_constraints(nb::module_& m) {
             "__init__",
             [](BoundConstraints* self, In1<std::int64_t> missing_starts, In1<std::int64_t> missing,
                In1<std::int64_t> barred_starts, In1<std::int32_t> barred,
-               In1<double> penalty_shares, double l1, In1<std::uint8_t> frozen) {
+               In1<double> penalty_shares, double l1, In1<std::uint8_t> frozen,
+               In1<std::int64_t> sizes) {
                 new (self) BoundConstraints{std::move(missing_starts), std::move(missing),
                                             std::move(barred_starts),  std::move(barred),
                                             std::move(penalty_shares), l1,
-                                            std::move(frozen)};
+                                            std::move(frozen),         std::move(sizes)};
             },
             "missing_starts"_a.noconvert(), "missing"_a.noconvert(), "barred_starts"_a.noconvert(),
-            "barred"_a.noconvert(), "penalty_shares"_a.noconvert(), "l1"_a, "frozen"_a.noconvert());
+            "barred"_a.noconvert(), "penalty_shares"_a.noconvert(), "l1"_a, "frozen"_a.noconvert(),
+            "sizes"_a.noconvert());
 }
 
 template <class T>
@@ -358,6 +380,32 @@ void bind_value_passes(nb::module_& m) {
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "values"_a.noconvert(), "n_threads"_a,
         "indptr_out"_a.noconvert(), "indices_out"_a.noconvert(), "values_out"_a.noconvert(),
         Unlocked(), "The rows of the transpose, in order; the last three are out.");
+    m.def(
+        "sort_by_mode",
+        [](In2<std::int32_t> coords, In1<T> values, int mode, In1<std::int32_t> modes,
+           In1<std::int32_t> offsets, int n_threads, Out1<std::int64_t> indptr_out,
+           Out2<std::int32_t> coords_out, Out1<T> values_out) {
+            const std::size_t nnz = values.size(), n_modes = coords.shape(0);
+            require(coords.shape(1) == nnz && values_out.size() == nnz &&
+                        coords_out.shape(1) == nnz && indptr_out.size() > 0,
+                    "coords and values must have the same entries, before and after");
+            require(modes.size() == coords_out.shape(0) && offsets.size() == modes.size(),
+                    "coords_out must have a row for each of the modes");
+            const auto is_mode = [n_modes](int of) {
+                return of >= 0 && static_cast<std::size_t>(of) < n_modes;
+            };
+            require(is_mode(mode) &&
+                        std::all_of(modes.data(), modes.data() + modes.size(), is_mode),
+                    "no such mode");
+            klnmf::sort_by_mode<T>(coords.data(), values.data(), static_cast<std::int64_t>(nnz),
+                                   mode, static_cast<std::int64_t>(indptr_out.size()) - 1,
+                                   {modes.data(), modes.size()}, offsets.data(), n_threads,
+                                   indptr_out.data(), coords_out.data(), values_out.data());
+        },
+        "coords"_a.noconvert(), "values"_a.noconvert(), "mode"_a, "modes"_a.noconvert(),
+        "offsets"_a.noconvert(), "n_threads"_a, "indptr_out"_a.noconvert(),
+        "coords_out"_a.noconvert(), "values_out"_a.noconvert(), Unlocked(),
+        "Entries of a tensor in stable order of a mode; the last three are out.");
 }
 
 template <class Index>

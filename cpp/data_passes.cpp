@@ -150,6 +150,41 @@ void transpose_alone(const std::int64_t* indptr, std::int64_t n_rows, const std:
         }
 }
 
+// Where each of `n_parts` parts puts its entries of every column, from how many it has: next[part *
+// n_cols + column] in both. Parts follow each other within a column.
+void places_of_parts(std::int64_t n_cols, int n_parts, int n_threads, std::int64_t* next,
+                     std::int64_t* indptr_out) {
+    // indptr_out[c + 1]: first the number of entries of column c, then where they end.
+    constexpr std::int64_t columns_per_task = 2048;
+    const int column_threads = threads_for(n_threads, n_cols * n_parts);
+    indptr_out[0] = 0;
+    for_each_range(
+        n_cols, column_threads,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            std::fill(indptr_out + begin + 1, indptr_out + end + 1, 0);
+            for (int part = 0; part < n_parts; ++part)
+                for (std::int64_t column = begin; column < end; ++column)
+                    indptr_out[column + 1] += next[part * n_cols + column];
+        },
+        columns_per_task);
+    for (std::int64_t column = 0; column < n_cols; ++column)
+        indptr_out[column + 1] += indptr_out[column];
+    for_each_range(
+        n_cols, column_threads,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            std::int64_t place[columns_per_task];
+            std::copy(indptr_out + begin, indptr_out + end, place);
+            for (int part = 0; part < n_parts; ++part)
+                for (std::int64_t column = begin; column < end; ++column) {
+                    std::int64_t& count = next[part * n_cols + column];
+                    const std::int64_t first = place[column - begin];
+                    place[column - begin] += count;
+                    count = first;
+                }
+        },
+        columns_per_task);
+}
+
 } // namespace
 
 template <class T>
@@ -241,35 +276,7 @@ void transpose_rows(const std::int64_t* indptr, std::int64_t n_rows, const std::
                 ++counts[indices[i]];
         },
         1);
-    // indptr_out[c + 1]: first the number of entries of column c, then where they end.
-    constexpr std::int64_t columns_per_task = 2048;
-    const int column_threads = threads_for(n_threads, n_cols * n_parts);
-    indptr_out[0] = 0;
-    for_each_range(
-        n_cols, column_threads,
-        [&](std::int64_t begin, std::int64_t end, int) {
-            std::fill(indptr_out + begin + 1, indptr_out + end + 1, 0);
-            for (int part = 0; part < n_parts; ++part)
-                for (std::int64_t column = begin; column < end; ++column)
-                    indptr_out[column + 1] += next[part * n_cols + column];
-        },
-        columns_per_task);
-    for (std::int64_t column = 0; column < n_cols; ++column)
-        indptr_out[column + 1] += indptr_out[column];
-    for_each_range(
-        n_cols, column_threads,
-        [&](std::int64_t begin, std::int64_t end, int) {
-            std::int64_t place[columns_per_task];
-            std::copy(indptr_out + begin, indptr_out + end, place);
-            for (int part = 0; part < n_parts; ++part)
-                for (std::int64_t column = begin; column < end; ++column) {
-                    std::int64_t& count = next[part * n_cols + column];
-                    const std::int64_t first = place[column - begin];
-                    place[column - begin] += count;
-                    count = first;
-                }
-        },
-        columns_per_task);
+    places_of_parts(n_cols, n_parts, n_threads, next.data(), indptr_out);
     for_each_range(
         n_parts, n_parts,
         [&](std::int64_t part, std::int64_t, int) {
@@ -284,12 +291,44 @@ void transpose_rows(const std::int64_t* indptr, std::int64_t n_rows, const std::
         1);
 }
 
+template <class T>
+void sort_by_mode(const std::int32_t* coords, const T* values, std::int64_t nnz, std::int64_t mode,
+                  std::int64_t size, std::span<const std::int32_t> modes,
+                  const std::int32_t* offsets, int n_threads, std::int64_t* indptr_out,
+                  std::int32_t* coords_out, T* values_out) {
+    const std::int32_t* const keys = coords + mode * nnz;
+    // Consecutive entries for every thread, as in transpose_rows.
+    const int n_parts =
+        static_cast<int>(std::min<std::int64_t>(threads_for(n_threads, nnz), 1 + nnz / (size + 1)));
+    std::vector<std::int64_t> next(static_cast<std::size_t>(n_parts) * size);
+    const auto for_each_part = [&](auto body) {
+        for_each_range(
+            n_parts, n_parts,
+            [&](std::int64_t part, std::int64_t, int) {
+                std::int64_t* const of_part = next.data() + part * size;
+                for (std::int64_t i = nnz * part / n_parts; i < nnz * (part + 1) / n_parts; ++i)
+                    body(i, of_part[keys[i]]++);
+            },
+            1);
+    };
+    for_each_part([](std::int64_t, std::int64_t) {});
+    places_of_parts(size, n_parts, n_threads, next.data(), indptr_out);
+    for_each_part([&](std::int64_t i, std::int64_t target) {
+        for (std::size_t q = 0; q < modes.size(); ++q)
+            coords_out[q * nnz + target] = coords[modes[q] * nnz + i] + offsets[q];
+        values_out[target] = values[i];
+    });
+}
+
 #define KLNMF_INSTANTIATE(T)                                                                       \
     template ValueFacts value_facts(const T*, std::int64_t, int);                                  \
     template void row_sums(const std::int64_t*, std::int64_t, const T*, int, double*);             \
     template double divergence_constant(const T*, std::int64_t, int);                              \
     template void transpose_rows(const std::int64_t*, std::int64_t, const std::int32_t*, const T*, \
-                                 std::int64_t, int, std::int64_t*, std::int32_t*, T*);
+                                 std::int64_t, int, std::int64_t*, std::int32_t*, T*);             \
+    template void sort_by_mode(const std::int32_t*, const T*, std::int64_t, std::int64_t,          \
+                               std::int64_t, std::span<const std::int32_t>, const std::int32_t*,   \
+                               int, std::int64_t*, std::int32_t*, T*);
 
 KLNMF_INSTANTIATE(float)
 KLNMF_INSTANTIATE(double)

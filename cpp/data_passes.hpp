@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 namespace klnmf {
 
@@ -37,5 +38,14 @@ template <class T>
 void transpose_rows(const std::int64_t* indptr, std::int64_t n_rows, const std::int32_t* indices,
                     const T* values, std::int64_t n_cols, int n_threads, std::int64_t* indptr_out,
                     std::int32_t* indices_out, T* values_out);
+
+// The entries of a tensor in the order of their coordinates in one mode, which has this size; those
+// with the same keep theirs. `coords` is mode x entry; row q of coords_out is row modes[q] of it,
+// plus offsets[q]. Entries at j are from indptr_out[j] on.
+template <class T>
+void sort_by_mode(const std::int32_t* coords, const T* values, std::int64_t nnz, std::int64_t mode,
+                  std::int64_t size, std::span<const std::int32_t> modes,
+                  const std::int32_t* offsets, int n_threads, std::int64_t* indptr_out,
+                  std::int32_t* coords_out, T* values_out);
 
 } // namespace klnmf

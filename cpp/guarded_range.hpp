@@ -21,7 +21,7 @@ constexpr std::int64_t most_counted = 31;
 template <class T>
 struct BatchScratch {
     explicit BatchScratch(const RowJob<T>& job)
-        : batch(job.longest_row, job.fixed.stride),
+        : batch(job.longest_row, job.fixed),
           waiting((longest_batched_row / key_lengths + 1) * (most_counted + 1)) {}
 
     RowBatch<T> batch;

@@ -43,8 +43,9 @@ template <class T>
 struct NewtonBatch {
     static constexpr int lanes = Lanes<T>::count;
 
-    NewtonBatch(std::int64_t longest_row, int n_components, std::int64_t stride)
+    NewtonBatch(std::int64_t longest_row, int n_components, const FixedSide<T>& fixed)
         : rank(n_components) {
+        const std::int64_t stride = fixed.stride;
         const std::int64_t longest =
             std::min(longest_row, longest_newton_row<T>()) + pass_group; // room for the padding
         columns = AlignedArray<T>(longest * rank * lanes);
@@ -56,6 +57,7 @@ struct NewtonBatch {
         components = AlignedArray<std::int32_t>(rank * lanes);
         gram = AlignedArray<T>(static_cast<std::int64_t>(rank) * rank * lanes);
         scaled = AlignedArray<T>(gram_chunk * rank * lanes);
+        products = AlignedArray<T>(fixed.has_products() ? lanes * stride : 0);
         zeros = AlignedArray<T>(stride);
         std::fill(zeros.data(), zeros.data() + stride, T(0));
     }
@@ -77,12 +79,13 @@ struct NewtonBatch {
     LaneArray<T> inverse_diagonal; // of the matrix below
     AlignedArray<T> gram;          // slot x slot x lane: second derivatives
     AlignedArray<T> scaled;        // nonzero of a chunk x slot x lane
+    AlignedArray<T> products;      // lane x component: rows of A of a tensor, while they are read
     AlignedArray<T> zeros;         // row of A of a padding nonzero
 };
 
 // Loads the rows' values, x and columns of A into lanes; those beyond the last row are empty.
 // `data_values` are the values of all rows, which may be of a wider type D.
-template <class T, class D>
+template <bool products, class T, class D>
 KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
                              std::span<const std::int64_t> rows, NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
@@ -108,27 +111,30 @@ KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
     const T* a[lanes];
     for (std::int64_t i = 0; i < batch.length; ++i) {
         V v{};
+        const auto row_of_lane = [&](int l) {
+            T* const made = batch.products.data() + l * fixed.stride;
+            if (products)
+                multiply_rows(fixed, indices[l] + i, fixed.stride, made);
+            return products ? made : fixed.row(indices[l][i]);
+        };
         if (i < shortest) { // all lanes
 #pragma GCC unroll 8
             for (int l = 0; l < lanes; ++l) {
-                a[l] = fixed.row(indices[l][i]);
+                a[l] = row_of_lane(l);
                 v[l] = static_cast<T>(values[l][i]);
             }
         } else {
 #pragma GCC unroll 8
             for (int l = 0; l < lanes; ++l) {
                 const bool inside = i < lengths[l];
-                a[l] = inside ? fixed.row(indices[l][i]) : batch.zeros.data();
+                a[l] = inside ? row_of_lane(l) : batch.zeros.data();
                 v[l] = inside ? static_cast<T>(values[l][i]) : T(0);
             }
         }
         if (fixed.fetch_ahead && i + ahead < shortest)
 #pragma GCC unroll 8
-            for (int l = 0; l < lanes; ++l) {
-                const T* next = fixed.row(indices[l][i + ahead]);
-                for (std::int64_t k = 0; k < fixed.stride; k += 64 / sizeof(T))
-                    __builtin_prefetch(next + k);
-            }
+            for (int l = 0; l < lanes; ++l)
+                fetch_rows<1, products>(fixed, indices[l] + i + ahead, fixed.stride);
         batch.v.set(i, v);
         totals += __builtin_convertvector(v, typename Lanes<T>::Wide);
         T* target = batch.columns.data() + i * batch.rank * lanes;

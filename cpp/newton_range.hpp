@@ -24,7 +24,7 @@ template <class T>
 struct NewtonScratch {
     explicit NewtonScratch(const RowJob<T>& job)
         : batch(suits_newton(job.fixed) ? job.longest_row : 0,
-                suits_newton(job.fixed) ? job.fixed.rank : 0, job.fixed.stride),
+                suits_newton(job.fixed) ? job.fixed.rank : 0, job.fixed),
           waiting(longest_newton_row<T>() / pass_group + 1), order(job.fixed.rank) {
         std::iota(order.begin(), order.end(), 0);
     }
@@ -63,10 +63,11 @@ KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settin
     const int count = static_cast<int>(rows.size());
     const FixedSide<T>& fixed = job.fixed;
     NewtonBatch<T>& batch = newton.batch;
-    if (job.data.is_wide())
-        load_batch(job, job.data.wide, rows, batch);
-    else
-        load_batch(job, job.data.values, rows, batch);
+    const auto load = [&](const auto* values) {
+        return fixed.has_products() ? load_batch<true>(job, values, rows, batch)
+                                    : load_batch<false>(job, values, rows, batch);
+    };
+    job.data.is_wide() ? load(job.data.wide) : load(job.data.values);
     typename Lanes<T>::Mask alone{}, hopeless{}; // alone: lanes that this is not for
     if (settings.cold) {
         start_evenly(fixed, batch);

@@ -34,6 +34,7 @@ KLNMF_INLINE NewtonChunk<T> chunk_at(const Row<T>& row, std::int64_t start, int 
     part.length = std::min(newton_chunk, row.length - start);
     part.padded_length = padded(part.length);
     part.available -= start;
+    part.kept_products = nullptr; // only short rows have them
     gather_active(part, n, scratch);
     return {start, part.padded_length, scratch.columns};
 }

@@ -22,8 +22,10 @@
 
 #if defined(__GNUC__) || defined(__clang__)
 #define KLNMF_INLINE inline __attribute__((always_inline))
+#define KLNMF_NOINLINE __attribute__((noinline))
 #else
 #define KLNMF_INLINE inline
+#define KLNMF_NOINLINE
 #endif
 
 namespace klnmf {

@@ -24,7 +24,8 @@ template <class T>
 struct RowBatch {
     static constexpr int lanes = Lanes<T>::count;
 
-    RowBatch(std::int64_t longest_row, std::int64_t stride) {
+    RowBatch(std::int64_t longest_row, const FixedSide<T>& fixed) {
+        const std::int64_t stride = fixed.stride;
         longest = padded(std::min(longest_row, longest_batched_row));
         for (std::vector<T>* array : {&v, &y, &v_rows, &y_rows})
             array->resize(longest * lanes);
@@ -33,6 +34,7 @@ struct RowBatch {
             array->resize(stride * lanes);
         for (std::vector<std::int32_t>* array : {&components, &slots})
             array->resize(stride * lanes);
+        products.resize(fixed.has_products() ? lanes * longest * stride : 0);
         turns.resize(stride);
         zeros.resize(stride);
     }
@@ -48,6 +50,7 @@ struct RowBatch {
     int n_active[lanes];
     std::vector<T> v_rows, y_rows;          // lane x nonzero, as pass over a row left them
     std::vector<T> v, y;                    // nonzero x lane
+    std::vector<T> products;                // lane x nonzero x component: rows of A of a tensor
     std::vector<T> columns;                 // slot x nonzero x lane: gathered from A
     std::vector<T> x, slope, inverse_slope; // slot x lane
     std::vector<std::int32_t> components;   // active component j of lane l, and
@@ -67,13 +70,18 @@ KLNMF_INLINE void clear_batch(RowBatch<T>& batch) {
     }
 }
 
-// The scratch in which a row is screened before it is put into a lane: v and y stay there.
+// The scratch in which a row is screened before it is put into a lane: v and y stay there, and the
+// products of a tensor.
 template <class T>
 KLNMF_INLINE RowScratch<T> scratch_of_lane(const RowScratch<T>& scratch, int lane,
                                            RowBatch<T>& batch) {
     RowScratch<T> result = scratch;
     result.v = batch.v_rows.data() + lane * batch.longest;
     result.y = batch.y_rows.data() + lane * batch.longest;
+    if (scratch.products_kept > 0) {
+        result.products = batch.products.data() + lane * batch.longest * scratch.stride;
+        result.products_kept = batch.longest;
+    }
     return result;
 }
 
@@ -114,16 +122,18 @@ KLNMF_INLINE void transpose_rows(RowBatch<T>& batch) {
 }
 
 // Row of A under the i-th nonzero of every lane.
-template <class T, int lanes>
+template <bool products, class T, int lanes>
 KLNMF_INLINE void rows_of_lanes(const RowBatch<T>& batch, std::int64_t i, const T* (&a)[lanes]) {
 #pragma GCC unroll 8
     for (int l = 0; l < lanes; ++l)
-        a[l] = i < batch.rows[l].length ? batch.rows[l].fixed_row(i) : batch.zeros.data();
+        a[l] = i >= batch.rows[l].length ? batch.zeros.data()
+               : products ? batch.rows[l].kept_products + i * batch.rows[l].fixed.stride
+                          : batch.rows[l].fixed_row(i);
 }
 
 // Gathers A by the lanes' own components. Slots that a lane does not use get some component: their
 // x is 0.
-template <class T>
+template <bool products, class T>
 KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
@@ -132,7 +142,7 @@ KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
             batch.components[j * lanes + l] = 0;
     for (std::int64_t i = 0; i < batch.length; ++i) {
         const T* a[lanes];
-        rows_of_lanes(batch, i, a);
+        rows_of_lanes<products>(batch, i, a);
         const std::int32_t* components = batch.components.data();
         T* target = batch.columns.data() + i * lanes;
         for (int j = 0; j < batch.n_slots; ++j) {
@@ -148,13 +158,13 @@ KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
 }
 
 // Gathers all of A, each component in the slot of its turn: squares transposed in registers.
-template <class T>
+template <bool products, class T>
 KLNMF_INLINE void gather_everything(const FixedSide<T>& fixed, RowBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     for (std::int64_t i = 0; i < batch.length; ++i) {
         const T* a[lanes];
-        rows_of_lanes(batch, i, a);
+        rows_of_lanes<products>(batch, i, a);
         for (std::int64_t k = 0; k < fixed.stride; k += lanes) {
             V square[lanes];
 #pragma GCC unroll 8
@@ -167,6 +177,21 @@ KLNMF_INLINE void gather_everything(const FixedSide<T>& fixed, RowBatch<T>& batc
                     store(batch.column(batch.turns[k + j]) + i * lanes, square[j]);
         }
     }
+}
+
+template <bool products, class T>
+KLNMF_INLINE void gather_batch(bool everything, const FixedSide<T>& fixed, RowBatch<T>& batch) {
+    if (everything)
+        gather_everything<products>(fixed, batch);
+    else
+        gather_lanes<products>(batch);
+}
+
+// The products of a tensor, in a function of its own, as in row_problem.hpp.
+template <class T>
+KLNMF_CLONES KLNMF_NOINLINE void gather_products(bool everything, const FixedSide<T>& fixed,
+                                                 RowBatch<T>& batch) {
+    gather_batch<true>(everything, fixed, batch);
 }
 
 // Slope of a slot without a component: no S reaches it, so that its x = 0 cannot move.
@@ -184,13 +209,12 @@ KLNMF_INLINE void fill_slots(const FixedSide<T>& fixed, const std::int32_t* orde
     const bool everything = 3 * most > 2 * fixed.rank;
     batch.n_slots = everything ? fixed.rank : most;
     transpose_rows(batch);
-    if (everything) {
-        for (int j = 0; j < fixed.rank; ++j)
-            batch.turns[order[j]] = j;
-        gather_everything(fixed, batch);
-    } else {
-        gather_lanes(batch);
-    }
+    for (int j = 0; everything && j < fixed.rank; ++j)
+        batch.turns[order[j]] = j;
+    if (fixed.has_products())
+        gather_products(everything, fixed, batch);
+    else
+        gather_batch<false>(everything, fixed, batch);
     for (int slot = 0; slot < batch.n_slots * lanes; ++slot) {
         batch.x[slot] = 0;
         batch.slope[slot] = unused_slope<T>();

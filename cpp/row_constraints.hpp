@@ -13,10 +13,59 @@ namespace klnmf {
 // what is left is summed by itself: a difference would have too few digits.
 constexpr double least_share_by_difference = 1.0 / 1024;
 
+// Entry k of c of a tensor's row without penalties and without any difference: the sum of the
+// products of rows of A over the cells of factors q, q + 1, ... whose columns are not among the
+// `count` ones at `missing`. Rows of factor q begin at `first`. Where none is missing, the sum is a
+// product of column sums.
+template <class T>
+double observed_sum(const RowJob<T>& job, std::int64_t k, int q, std::int64_t first,
+                    const std::int64_t* missing, std::int64_t count) {
+    const std::int64_t size = job.constraints.sizes[q];
+    const bool is_last = q == job.constraints.n_sizes - 1;
+    double whole = 0, in_part = 0;
+    for (std::int64_t j = first, p = 0; j < first + size; ++j) {
+        const std::int64_t begin = p;
+        while (p < count && missing[p] == j)
+            ++p;
+        const double entry = job.fixed.row(j)[k];
+        if (p == begin)
+            whole += entry;
+        else if (!is_last && entry > 0)
+            in_part +=
+                entry * observed_sum(job, k, q + 1, first + size,
+                                     missing + job.constraints.missing_stride + begin, p - begin);
+    }
+    if (!is_last && whole > 0)
+        whole *= observed_sum(job, k, q + 1, first + size, missing, 0);
+    return whole + in_part;
+}
+
+// The same for all components by a difference, where that is good enough.
+template <class T>
+KLNMF_INLINE void observed_sums_of_tensor(const RowJob<T>& job, std::int64_t i, double* c) {
+    const RowConstraints& constraints = job.constraints;
+    const FixedSide<T>& fixed = job.fixed;
+    const std::int64_t* missing = constraints.missing + constraints.missing_starts[i];
+    const std::int64_t count = constraints.n_missing(i);
+    for (std::int64_t p = 0; p < count; ++p)
+        for (int k = 0; k < fixed.rank; ++k) {
+            double product = 1;
+            for (int q = 0; q < constraints.n_sizes; ++q)
+                product *= fixed.row(missing[q * constraints.missing_stride + p])[k];
+            c[k] -= product;
+        }
+    for (int k = 0; k < fixed.rank; ++k)
+        if (c[k] < fixed.c[k] * least_share_by_difference)
+            c[k] = observed_sum(job, k, 0, 0, missing, count) +
+                   (constraints.penalty_shares ? 0 : constraints.l1);
+}
+
 // c = sum of the rows of A that row i does not miss, by a difference where that is good enough.
 template <class T>
 KLNMF_INLINE void observed_sums(const RowJob<T>& job, std::int64_t i, double* c) {
     const RowConstraints& constraints = job.constraints;
+    if (constraints.n_sizes > 1)
+        return observed_sums_of_tensor(job, i, c);
     const FixedSide<T>& fixed = job.fixed;
     const std::int64_t* missing = constraints.missing + constraints.missing_starts[i];
     const std::int64_t count = constraints.n_missing(i);

@@ -147,6 +147,116 @@ KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& f
     }
 }
 
+// Four numbers in double. One by one: this becomes one instruction, a conversion of a vector many.
+template <class T>
+KLNMF_INLINE Lanes<double>::Vector load_four(const T* from) {
+    return Lanes<double>::Vector{static_cast<double>(from[0]), static_cast<double>(from[1]),
+                                 static_cast<double>(from[2]), static_cast<double>(from[3])};
+}
+
+// A few nonzeros of a tensor: the rows of A that each has of the first two factors, and where its
+// columns stand.
+template <class T>
+struct NonzerosOfTensor {
+    const T *first[evaluated_at_once], *second[evaluated_at_once];
+    const std::int32_t* columns[evaluated_at_once];
+};
+
+// entries[j] (out) = components k to k + 3 of the row of A of the j-th of them, in double.
+template <class T, int group>
+KLNMF_INLINE void multiply_four(const FixedSide<T>& fixed, const NonzerosOfTensor<T>& of,
+                                std::int64_t k, Lanes<double>::Vector (&entries)[group]) {
+#pragma GCC unroll 4
+    for (int j = 0; j < group; ++j)
+        entries[j] = load_four(of.first[j] + k) * load_four(of.second[j] + k);
+    for (int q = 2; q < fixed.n_others; ++q)
+#pragma GCC unroll 4
+        for (int j = 0; j < group; ++j)
+            entries[j] *= load_four(fixed.row(of.columns[j][q * fixed.index_stride]) + k);
+}
+
+// sums_over_row for a row of a tensor, whose products are made in double, where they are needed.
+// y is the sum over the components that x uses: they are in `n_fours` groups of four, which begin
+// at scratch.slots. `fours` is their number where it is known when compiling, else 0.
+template <int fours, bool want_residual, class T, class D>
+KLNMF_INLINE RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                        int n_fours, RowScratch<T>& scratch) {
+    using Four = Lanes<double>::Vector;
+    constexpr int group = evaluated_at_once;
+    for (std::int64_t k = 0; want_residual && k < fixed.stride; ++k)
+        scratch.S_exact[k] = 0;
+    Four log_sum{}, total{};
+    Lanes<double>::Mask uncovered{};
+    for (std::int64_t i = 0; i < row.length; i += group) {
+        const bool whole = i + group <= row.length;
+        Four v{};
+        if (whole)
+            v = load_four(row.values + i);
+        NonzerosOfTensor<T> of;
+#pragma GCC unroll 4
+        for (int j = 0; j < group; ++j) { // beyond the last nonzero that is repeated, with v = 0
+            const std::int64_t place = whole || i + j < row.length ? i + j : row.length - 1;
+            if (!whole)
+                v[j] = i + j < row.length ? static_cast<double>(row.values[place]) : 0.0;
+            of.columns[j] = row.indices + place;
+            of.first[j] = fixed.row(of.columns[j][0]);
+            of.second[j] = fixed.row(of.columns[j][fixed.index_stride]);
+        }
+        if (fixed.fetch_ahead && i + evaluation_fetches_ahead + group <= row.available)
+            fetch_rows<group, true>(fixed, row.indices + i + evaluation_fetches_ahead,
+                                    fixed.stride);
+        Four entries[group], parts[group] = {};
+#pragma GCC unroll 4
+        for (int p = 0; p < (fours > 0 ? fours : n_fours); ++p) {
+            multiply_four(fixed, of, scratch.slots[p], entries);
+            const Four x = load_four(scratch.x + scratch.slots[p]);
+#pragma GCC unroll 4
+            for (int j = 0; j < group; ++j)
+                parts[j] += entries[j] * x;
+        }
+        const Four product = sum_each(parts);
+        const Lanes<double>::Mask used = v > 0;
+        uncovered |= used & ~(product > std::numeric_limits<double>::min());
+        const Four y = used ? product : Four{} + 1.0;
+        log_sum += v * log_positive(y);
+        total += v;
+        const Four ratios = v / y;
+        for (std::int64_t k = 0; want_residual && k < fixed.rank; k += 4) {
+            multiply_four(fixed, of, k, entries);
+            Four sum = load(scratch.S_exact + k);
+#pragma GCC unroll 4
+            for (int j = 0; j < group; ++j)
+                sum += ratios[j] * entries[j];
+            store(scratch.S_exact + k, sum);
+        }
+    }
+    return {sum_lanes(log_sum), sum_lanes(total), !any_lane(uncovered)};
+}
+
+template <class T, class D>
+KLNMF_CLONES RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                        bool want_residual, RowScratch<T>& scratch) {
+    int n_fours = 0;
+    for (std::int32_t k = 0; k < fixed.rank; k += 4) {
+        scratch.slots[n_fours] = k;
+        n_fours += any_lane(load_four(scratch.x + k) > 0);
+    }
+    if (want_residual)
+        return sums_over_products<0, true>(row, fixed, n_fours, scratch);
+    switch (n_fours) {
+    case 1:
+        return sums_over_products<1, false>(row, fixed, n_fours, scratch);
+    case 2:
+        return sums_over_products<2, false>(row, fixed, n_fours, scratch);
+    case 3:
+        return sums_over_products<3, false>(row, fixed, n_fours, scratch);
+    case 4:
+        return sums_over_products<4, false>(row, fixed, n_fours, scratch);
+    default:
+        return sums_over_products<0, false>(row, fixed, n_fours, scratch);
+    }
+}
+
 // f(x), its residual and its gap for row i; the latter two are 0 where only the value is wanted.
 // Components that are frozen do not count for them.
 template <class T>
@@ -161,13 +271,12 @@ KLNMF_INLINE RowOutcome evaluate_row(const RowJob<T>& job, std::int64_t i, const
     const std::int32_t* indices = data.indices + begin;
     for (int k = 0; k < rank; ++k)
         scratch.x[k] = x[k];
-    RowSums sums;
-    if (data.is_wide())
-        sums = sums_over_row<T, double>({data.wide + begin, indices, length, available}, fixed,
-                                        want_residual, scratch);
-    else
-        sums = sums_over_row<T, T>({data.values + begin, indices, length, available}, fixed,
-                                   want_residual, scratch);
+    const auto sums_over = [&]<class D>(const D* values) {
+        const Nonzeros<D> row{values + begin, indices, length, available};
+        return fixed.has_products() ? sums_over_products(row, fixed, want_residual, scratch)
+                                    : sums_over_row(row, fixed, want_residual, scratch);
+    };
+    const RowSums sums = data.is_wide() ? sums_over(data.wide) : sums_over(data.values);
     if (!sums.covered) {
         constexpr double infinity = std::numeric_limits<double>::infinity();
         return {infinity, infinity, infinity};

@@ -10,9 +10,10 @@ namespace klnmf {
 std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size);
 
 // One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
-// `indices`. W's rows see X, H's rows see the transpose of X; no kernel knows which one it was
-// given. T is the type of the factors. Factors in float may go with data in double: `wide` then
-// stands in for `values`, and its numbers are rounded as they are read.
+// `indices`; the nonzeros of a tensor have several, see FixedSide. W's rows see X, H's rows see the
+// transpose of X; no kernel knows which one it was given. T is the type of the factors. Factors in
+// float may go with data in double: `wide` then stands in for `values`, and its numbers are rounded
+// as they are read.
 template <class T>
 struct SparseRows {
     std::int64_t n_rows;
@@ -38,6 +39,10 @@ struct SparseRows {
 // What a row problem sees of everything that a half-step keeps fixed: A (n_rows x rank, its rows
 // `stride` apart, one for each column of the data), the slope of the linear term, c_k = sum_i A_ik
 // + l1, in double whatever the type of A, and the L2 penalty.
+//
+// Of a tensor with d modes, A holds the d - 1 other factors, one below the other. Nonzero i has the
+// rows indices[q * index_stride + i] of it, q < n_others = d - 1, and what is called its row of A
+// is their elementwise product. These products are made while A is read, a few at a time.
 template <class T>
 struct FixedSide {
     const T* A;
@@ -55,6 +60,11 @@ struct FixedSide {
 
     bool fetch_ahead = false; // whether A is larger than a core's own cache
 
+    int n_others = 1;
+    std::int64_t index_stride = 0;
+
+    bool has_products() const { return n_others > 1; }
+
     bool holds(std::int64_t k) const { return held && held[k] > 0; }
 
     const T* row(std::int64_t i) const { return A + i * stride; }
@@ -65,8 +75,13 @@ struct FixedSide {
 // pointers may be null: there is nothing of the kind then.
 struct RowConstraints {
     // Row i misses the columns missing[missing_starts[i] .. missing_starts[i+1]), in rising order.
+    // Of a tensor, cell p has the columns missing[q * missing_stride + p], q < n_sizes, and rises
+    // by its first column, then by the next one; sizes[q] of the rows of A belong to factor q.
     const std::int64_t* missing_starts = nullptr;
     const std::int64_t* missing = nullptr;
+    std::int64_t missing_stride = 0;
+    const std::int64_t* sizes = nullptr;
+    int n_sizes = 1;
     // The components barred[barred_starts[i] .. barred_starts[i+1]) of row i are 0, and stay so.
     const std::int64_t* barred_starts = nullptr;
     const std::int32_t* barred = nullptr;
@@ -93,7 +108,9 @@ struct RowConstraints {
 };
 
 struct RowOutcome {
-    double value; // f at the row's new x, where the rule computes it and was asked to
+    double value; // f at the row's new x, where the rule computes it and was asked to; of a tensor
+                  // it is computed by row_evaluation.hpp, with products in double: gathered ones
+                  // are rounded, and the values of two modes would differ
     double kkt;   // the largest violation met
     double gap;   // how much lower f could be, at most, where the rule started
 };

@@ -3,6 +3,7 @@
 // contain the same KLNMF_CLONES function: each depends on that type.
 #pragma once
 
+#include <limits>
 #include <vector>
 
 #include "guarded_range.hpp"
@@ -25,6 +26,7 @@ namespace klnmf {
 template <class T>
 KLNMF_CLONES void multiplicative_range(const RowJob<T>& job, int relaxed, const RowTask& task,
                                        RowScratch<T>& scratch) {
+    scratch.products_kept = 0; // a pass makes its own
     for (std::int64_t i = task.begin; i < task.end; ++i) {
         if (settle_empty_row(job, i)) {
             job.report(i, {0, 0, 0});
@@ -63,6 +65,15 @@ KLNMF_CLONES void evaluate_range(const RowJob<T>& job, const T* x, bool want_res
         job.report(i, evaluate_row(job, i, x + i * job.fixed.rank, want_residual, scratch));
 }
 
+// The values of a tensor's rows at their new x, see RowOutcome. That of a row with a nonzero which
+// nothing covers is infinite already.
+template <class T>
+KLNMF_CLONES void value_range(const RowJob<T>& job, const RowTask& task, RowScratch<T>& scratch) {
+    for (std::int64_t i = task.begin; i < task.end; ++i)
+        if (job.value[i] < std::numeric_limits<double>::infinity())
+            job.value[i] = evaluate_row(job, i, job.x_row(i), false, scratch).value;
+}
+
 // Scratch of a rule's own, for each thread. All memory is reserved here: a task must not allocate.
 template <class Scratch, class T>
 std::vector<Scratch> one_for_each_thread(const RowJob<T>& job) {
@@ -77,8 +88,13 @@ template <class T>
 void guarded_rows(const RowJob<T>& unpadded, const GuardedSettings& settings) {
     const PaddedJob<T> job(unpadded, unpadded.data.longest_row());
     auto batches = one_for_each_thread<BatchScratch<T>>(*job);
+    const bool of_products = settings.want_value && (*job).fixed.has_products();
+    GuardedSettings steps = settings;
+    steps.want_value = settings.want_value && !of_products;
     for_each_task(*job, [&](const RowTask& task, RowScratch<T>& scratch, int thread) {
-        guarded_range(*job, settings, task, scratch, batches[thread]);
+        guarded_range(*job, steps, task, scratch, batches[thread]);
+        if (of_products)
+            value_range(*job, task, scratch);
     });
 }
 

@@ -51,6 +51,8 @@ struct Row {
     double total;               // sum of v
     std::int64_t available; // nonzeros of the data from this row's first on: what may be fetched
     FixedSide<T> fixed;
+    const T* kept_products =
+        nullptr; // of a tensor, where product_and_ratios leaves them; null: nowhere
 
     const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
 };
@@ -108,6 +110,7 @@ KLNMF_INLINE Row<T> load_row(const RowJob<T>& job, std::int64_t i, const FixedSi
     const std::int64_t begin = data.begin(i);
     const std::int64_t length = data.length(i);
     Row<T> result{data.indices + begin, length, padded(length), 0, data.available(i), fixed};
+    result.kept_products = length <= scratch.products_kept ? scratch.products : nullptr;
     result.total = data.is_wide() ? load_values(data.wide + begin, result, scratch)
                                   : load_values(data.values + begin, result, scratch);
     return result;
@@ -150,12 +153,12 @@ KLNMF_INLINE V add_weighted(V sum, const V (&weights)[lanes], const T* const (&a
 constexpr std::int64_t fetched_ahead = 24;
 
 // Fetches the rows of A under a vector of nonzeros that comes `fetched_ahead` after nonzero i.
-template <class T>
+template <bool products = false, class T>
 KLNMF_INLINE void fetch_ahead(const Row<T>& row, std::int64_t i, std::int64_t stride) {
     constexpr int lanes = Lanes<T>::count;
     if (!row.fixed.fetch_ahead || i + fetched_ahead + lanes > row.available)
         return;
-    fetch_rows<lanes>(row.fixed, row.indices + i + fetched_ahead, stride);
+    fetch_rows<lanes, products>(row.fixed, row.indices + i + fetched_ahead, stride);
 }
 
 // y = A x at the nonzeros and S_k = sum_i v_i A_ik / y_i for all k, in one pass over the rows of A.
@@ -163,14 +166,15 @@ KLNMF_INLINE void fetch_ahead(const Row<T>& row, std::int64_t i, std::int64_t st
 // sums one tree of additions, their quotients one division. `blocks` is the number of vectors in a
 // row of A, known when compiling for the usual ranks, so that x and S stay in registers; 0: read
 // from the row. Returns whether x leaves a nonzero without cover; such nonzeros are left out of S.
-template <int blocks, class T>
+// Rows of a tensor are made on the way.
+template <int blocks, bool products, class T>
 KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratch) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
     constexpr int in_registers = blocks > 0 ? blocks : 1;
     const std::int64_t stride = blocks > 0 ? blocks * lanes : row.fixed.stride;
-    const T* const A = row.fixed.A;
+    [[maybe_unused]] const T* const A = row.fixed.A;
     const bool in_pieces = row.length > piece;
     V x[in_registers], S[in_registers];
     if constexpr (blocks > 0) {
@@ -186,21 +190,27 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratc
     for (std::int64_t k = 0; in_pieces && k < stride; ++k)
         scratch.S_exact[k] = 0;
     Mask uncovered{};
-    std::int32_t last[lanes];
+    [[maybe_unused]] std::int32_t last[lanes];
     for (std::int64_t i = 0; i < row.length; i += lanes) {
-        const std::int32_t* columns = row.indices + i;
-        fetch_ahead(row, i, stride);
-        if (i + lanes > row.length) { // padding repeats the last nonzero's row; its v is 0
-            for (int j = 0; j < lanes; ++j)
-                last[j] = row.indices[i + j < row.length ? i + j : row.length - 1];
-            columns = last;
-        }
+        fetch_ahead<products>(row, i, stride);
         const T* a[lanes];
-#pragma GCC unroll 8
-        for (int j = 0; j < lanes; ++j)
-            a[j] = A + columns[j] * stride;
         V parts[lanes];
-        partial_products<blocks>(a, x, scratch.x, stride, parts);
+        if constexpr (products) {
+            T* const made = scratch.products + (row.kept_products ? i * stride : 0);
+            products_with_x<blocks>(row.fixed, row.indices + i, row.length - i, x, scratch.x, made,
+                                    a, parts);
+        } else {
+            const std::int32_t* columns = row.indices + i;
+            if (i + lanes > row.length) { // padding repeats the last nonzero's row; its v is 0
+                for (int j = 0; j < lanes; ++j)
+                    last[j] = row.indices[i + j < row.length ? i + j : row.length - 1];
+                columns = last;
+            }
+#pragma GCC unroll 8
+            for (int j = 0; j < lanes; ++j)
+                a[j] = A + columns[j] * stride;
+            partial_products<blocks>(a, x, scratch.x, stride, parts);
+        }
         const V y = sum_each(parts), v = load(scratch.v + i);
         const Mask used = v > 0;
         const Mask covered = is_covered<T>(y, v);
@@ -242,28 +252,37 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratc
     return any;
 }
 
-template <class T>
-KLNMF_CLONES bool product_and_ratios(const Row<T>& row, RowScratch<T>& scratch) {
+// Matrices and tensors have functions of their own: in one, the compiler makes both slower.
+template <bool products, class T>
+KLNMF_CLONES KLNMF_NOINLINE bool product_and_ratios(const Row<T>& of, RowScratch<T>& own) {
+    [[maybe_unused]] LocalIf<products, const Row<T>> row = of;
+    LocalIf<products, RowScratch<T>> scratch = own;
     switch (row.fixed.stride / Lanes<T>::count) {
     case 1:
-        return product_and_ratios_in<1>(row, scratch);
+        return product_and_ratios_in<1, products>(row, scratch);
     case 2:
-        return product_and_ratios_in<2>(row, scratch);
+        return product_and_ratios_in<2, products>(row, scratch);
     case 3:
-        return product_and_ratios_in<3>(row, scratch);
+        return product_and_ratios_in<3, products>(row, scratch);
     case 4:
-        return product_and_ratios_in<4>(row, scratch);
+        return product_and_ratios_in<4, products>(row, scratch);
     case 5:
-        return product_and_ratios_in<5>(row, scratch);
+        return product_and_ratios_in<5, products>(row, scratch);
     case 6:
-        return product_and_ratios_in<6>(row, scratch);
+        return product_and_ratios_in<6, products>(row, scratch);
     case 7:
-        return product_and_ratios_in<7>(row, scratch);
+        return product_and_ratios_in<7, products>(row, scratch);
     case 8:
-        return product_and_ratios_in<8>(row, scratch);
+        return product_and_ratios_in<8, products>(row, scratch);
     default:
-        return product_and_ratios_in<0>(row, scratch);
+        return product_and_ratios_in<0, products>(row, scratch);
     }
+}
+
+template <class T>
+KLNMF_INLINE bool product_and_ratios(const Row<T>& row, RowScratch<T>& scratch) {
+    return row.fixed.has_products() ? product_and_ratios<true>(row, scratch)
+                                    : product_and_ratios<false>(row, scratch);
 }
 
 // How much lower f could be than at x, at most, from S there.
@@ -338,7 +357,9 @@ KLNMF_INLINE void product(const Row<T>& row, const T* x, RowScratch<T>& scratch)
     for (std::int64_t i = 0; i < row.length; ++i) {
         if (scratch.v[i] == 0)
             continue; // dropped by restart_uncovered_row: y stays 1
-        const T* a = row.fixed_row(i);
+        const T* a = row.fixed.has_products() ? scratch.products : row.fixed_row(i);
+        if (row.fixed.has_products())
+            multiply_rows(row.fixed, row.indices + i, row.fixed.stride, scratch.products);
         T y = 0;
 #pragma omp simd reduction(+ : y)
         for (int k = 0; k < rank; ++k)
@@ -348,8 +369,8 @@ KLNMF_INLINE void product(const Row<T>& row, const T* x, RowScratch<T>& scratch)
 }
 
 // f at x, with y recomputed and summed in double: what decides whether a step is kept must not be
-// rounded to the type of the factors. `components` are all those with x > 0; where their columns
-// are `gathered`, component j's is scratch.slots[j].
+// rounded to the type of the factors. Not for tensors, see RowOutcome. `components` are all those
+// with x > 0; where their columns are `gathered`, component j's is scratch.slots[j].
 template <class T>
 KLNMF_INLINE double exact_value(const Row<T>& row, const std::int32_t* components, int count,
                                 bool gathered, const RowScratch<T>& scratch) {

@@ -21,6 +21,10 @@ constexpr std::int64_t row_padding = 8;
 // components at a time, so that the scratch stays at threads x tile x rank.
 constexpr std::int64_t tile = 16384;
 
+// Products of the rows of a tensor are made once for all that reads them in a half-step where those
+// of a row take up to so many bytes: more would not stay in a core's own cache.
+constexpr std::int64_t most_bytes_kept = 1 << 19;
+
 // Components up to which a long row moves by steps of Newton's method, and the nonzeros that those
 // look at at a time.
 constexpr int most_newton_components = 64;
@@ -44,11 +48,13 @@ struct RowScratch {
     T* y_before; // y, x and S where a relaxed step started
     T* x_before;
     T* S_before;
-    double* S_exact;   // S in double, likewise
-    FixedSide<T>* own; // the fixed side of a row that has its own, see row_constraints.hpp
-    double* own_c;     // its slopes,
-    T* own_slope;      // the same in T, and 1 / c after them, each padded to the stride
-    T* newton_columns; // columns of a chunk, scaled, and the model of a Newton step
+    double* S_exact;            // S in double, likewise
+    FixedSide<T>* own;          // the fixed side of a row that has its own, see row_constraints.hpp
+    double* own_c;              // its slopes,
+    T* own_slope;               // the same in T, and 1 / c after them, each padded to the stride
+    T* products;                // of a tensor: rows of A of a few nonzeros
+    std::int64_t products_kept; // nonzeros of a row up to which they all stay there
+    T* newton_columns;          // columns of a chunk, scaled, and the model of a Newton step
     double* newton_model;
     std::int32_t* active; // the components a half-step visits, in the order of the visits
     std::int32_t* slots;  // where the column of active[j] stands among the gathered ones
@@ -106,6 +112,12 @@ private:
         take(scratch.own, 1);
         take(scratch.own_c, stride);
         take(scratch.own_slope, 2 * stride);
+        const std::int64_t kept = most_bytes_kept / (row_padding * stride * sizeof(T));
+        scratch.products_kept =
+            job.fixed.has_products()
+                ? std::min(length, row_padding * std::max<std::int64_t>(kept, 1))
+                : 0;
+        take(scratch.products, scratch.products_kept * stride);
         take(scratch.newton_columns, newton * newton_chunk);
         take(scratch.newton_model, newton * (newton + 4));
         take(scratch.active, rank);

@@ -21,7 +21,7 @@ from klnmf.data.validation import check_counts
 from klnmf.objective import Penalties
 from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem, State
-from klnmf.solvers.initialization import cover_columns, cover_start
+from klnmf.solvers.initialization import cover_cells, cover_columns
 from klnmf.solvers.loop import Run
 from strategies import Case, cases, make_model
 
@@ -127,5 +127,5 @@ def start_run(
     problem = Problem(make_backend("cpu", data, n_threads), weights)
     W, H = known.in_fit(0, case.W.copy()), known.in_fit(1, case.H.copy())
     cover_columns(H, data.view(1))
-    cover_start(known, known.imposed_on(1, H), data)
+    cover_cells(known, [None, known.imposed_on(1, H)], data)
     return Run.started(problem, solver, State([W, H], seed=0))

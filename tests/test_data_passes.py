@@ -8,7 +8,13 @@ import scipy.sparse as sp
 
 from klnmf import _core
 from klnmf.data.canonical import canonical
-from klnmf.data.passes import constant_of, is_exact_in_float32, value_summary
+from klnmf.data.passes import (
+    constant_of,
+    is_exact_in_float32,
+    rows_of_mode,
+    sorted_by_mode,
+    value_summary,
+)
 from klnmf.data.sparse_data import InMemoryData, view_of
 from klnmf.data.validation import check_counts
 from strategies import DTYPES, same_bits
@@ -139,3 +145,79 @@ def test_the_core_refuses_arrays_that_do_not_fit_together() -> None:
     out = (np.empty(6, np.int64), np.empty(X.nnz - 1, np.int32), np.empty(X.nnz))
     with pytest.raises(ValueError, match="end before indptr"):
         _core.transpose_rows(X.indptr, X.indices, X.values, 1, *out)
+
+
+# ---- tensors ------------------------------------------------------------------------------------
+
+TENSORS = {
+    "empty": ((3, 4, 2), 0),
+    "one entry": ((3, 4, 2), 1),
+    "sizes of one": ((1, 1, 5, 1), 40),
+    "three modes": ((70, 9000, 13), 60_000),
+    "more rows than entries": ((300_000, 3, 4), 500),
+    "eight modes": ((3, 2, 4, 2, 3, 2, 2, 9), 30_000),
+    "two modes": ((400, 300), 50_000),
+}
+
+
+def entries(shape: tuple[int, ...], nnz: int, dtype: type) -> tuple[Array, Array]:
+    """Also cells that are there twice: nothing is summed."""
+    generator = np.random.default_rng(0)
+    coords = np.array([generator.integers(0, size, nnz) for size in shape], dtype=np.int32)
+    return coords, generator.random(nnz).astype(dtype)
+
+
+@BOTH_DTYPES
+@pytest.mark.parametrize(("shape", "nnz"), TENSORS.values(), ids=TENSORS)
+def test_entries_are_sorted_by_any_mode(shape: tuple[int, ...], nnz: int, dtype: type) -> None:
+    coords, values = entries(shape, nnz, dtype)
+    for mode, n_threads in zip(range(len(shape)), np.resize(THREADS, len(shape)), strict=True):
+        order = np.argsort(coords[mode], kind="stable")
+        found = sorted_by_mode(coords, values, mode, shape[mode], int(n_threads))
+        assert same_bits(found[0], coords[:, order].copy())
+        assert same_bits(found[1], values[order])
+        for threads in THREADS:
+            indptr, indices, of_rows = rows_of_mode(coords, values, mode, shape, threads)
+            others = [other for other in range(len(shape)) if other != mode]
+            offsets = np.cumsum([0, *(shape[other] for other in others[:-1])])
+            counts = np.bincount(coords[mode], minlength=shape[mode])
+            np.testing.assert_array_equal(np.diff(indptr), counts)
+            assert indptr.dtype == np.int64
+            assert indptr[0] == 0
+            expected = coords[others][:, order] + offsets[:, np.newaxis].astype(np.int32)
+            assert same_bits(indices, np.ascontiguousarray(expected))
+            assert same_bits(of_rows, values[order])
+
+
+@pytest.mark.parametrize(("shape", "nnz"), TENSORS.values(), ids=TENSORS)
+def test_sorting_by_one_mode_after_the_other_is_the_order_of_all(
+    shape: tuple[int, ...], nnz: int
+) -> None:
+    coords, values = entries(shape, nnz, np.float64)
+    order = np.lexsort(coords[::-1])
+    moved = (coords, values)
+    for mode in reversed(range(len(shape))):
+        moved = sorted_by_mode(*moved, mode, shape[mode], 2)
+    np.testing.assert_array_equal(moved[0], coords[:, order])
+    np.testing.assert_array_equal(moved[1], values[order])
+
+
+def test_a_tensor_with_too_many_rows_for_its_indices() -> None:
+    coords, values = entries((2, 2, 2), 3, np.float64)
+    shape = (2, 2**31 - 2, 2)
+    with pytest.raises(ValueError, match=r"is too large: all modes but one may have at most 2,147"):
+        rows_of_mode(coords, values, 0, shape)
+    assert rows_of_mode(coords, values, 0, (2, 2**31 - 3, 2))[1].max() <= 2**31 - 2
+
+
+def test_the_core_refuses_modes_and_sizes_that_are_not_there() -> None:
+    coords, values = entries((2, 2), 3, np.float64)
+    modes, out = np.arange(2, dtype=np.int32), (np.zeros(3, np.int64), coords.copy(), values.copy())
+    with pytest.raises(ValueError, match="no such mode"):
+        _core.sort_by_mode(coords, values, 2, modes, modes, 1, *out)
+    with pytest.raises(ValueError, match="no such mode"):
+        _core.sort_by_mode(coords, values, 0, modes + 1, modes, 1, *out)
+    with pytest.raises(ValueError, match="the same entries"):
+        _core.sort_by_mode(coords, values[:2].copy(), 0, modes, modes, 1, *out)
+    with pytest.raises(ValueError, match="a row for each of the modes"):
+        _core.sort_by_mode(coords, values, 0, modes[:1].copy(), modes, 1, *out)

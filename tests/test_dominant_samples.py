@@ -80,14 +80,14 @@ def test_samples_of_rows_have_it_and_new_components_are_not_drawn_to_it() -> Non
         assert len(sample.rows) < view.n_rows / 2
         assert sample.rows[sample.is_dominant].tolist() == [400]
     # A row that is explained, beside others that are not.
-    X = sample.X.astype(np.float64)
+    X = sample.X.as_csr().astype(np.float64)
     own = X[sample.is_dominant].toarray()[0]
     others = X[~sample.is_dominant].sum(axis=0) + 1.0
     W = np.zeros((X.shape[0], 2))
     W[sample.is_dominant, 0] = own.sum()
     W[~sample.is_dominant, 1] = X[~sample.is_dominant].sum(axis=1)
     H = np.column_stack([own / own.sum(), others / others.sum()])
-    new = propose_addition(X, W, H, np.random.default_rng(0), 3, sample.is_dominant)
+    new = propose_addition(sample.X, W, H, np.random.default_rng(0), 3, sample.is_dominant)
     assert new is not None
     overlap = [float(np.minimum(new, profile).sum()) for profile in H.T]
     assert overlap[0] < overlap[1]

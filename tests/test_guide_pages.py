@@ -167,6 +167,26 @@ def test_other_counts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_events(capsys: pytest.CaptureFixture[str]) -> None:
+    names = run_page("guide/events.md")
+    assert names["ranks"].best_rank == 4
+    assert "the smallest number from 1 to 7" in " ".join(capsys.readouterr().out.split())
+    assert names["shares"].max(axis=1).min() > 0.9
+    assert Path("components.pdf").stat().st_size > 2_000
+    assert "Sales of 2023" in Path("sales.html").read_text(encoding="utf-8")
+    # "It predicts best with the three components that are there, the matrix with a single one."
+    best = names["results"]
+    assert best["5,000 events of a tensor"]["tensor"][1] == 3
+    assert best["5,000 events of a tensor"]["matrix"][1] == 1
+    assert (
+        best["100,000 events of a tensor"]["tensor"] < best["100,000 events of a tensor"]["matrix"]
+    )
+    assert (
+        best["100,000 events of a matrix"]["matrix"] < best["100,000 events of a matrix"]["tensor"]
+    )
+
+
+@pytest.mark.slow
 def test_constraints() -> None:
     names = run_page("guide/constraints.md")
     assert names["same"]

@@ -141,7 +141,7 @@ def test_what_score_does_not_take_is_refused_by_name() -> None:
 
 
 def margins_of(model: Any, unit: float = 1.0) -> np.ndarray:
-    return expected_margins(model.components_.T, model.W_sums_, unit)
+    return expected_margins([model.components_.T], model.W_sums_, unit)[0]
 
 
 def test_the_margins_of_a_fit_are_those_of_its_data() -> None:

@@ -209,7 +209,7 @@ def test_best_scale_has_the_least_penalty(
         return penalty(w[:, None] * scale, (h[:, None] / scale).T, weights)
 
     sums, squares = (np.array([w.sum()]), np.array([h.sum()])), ((w**2).sum(), (h**2).sum())
-    (scale,) = weights.best_scales(sums, tuple(np.array([square]) for square in squares))
+    (scale,), _ = weights.best_scales(sums, tuple(np.array([square]) for square in squares))
     best = minimize_scalar(penalty_at, bounds=(-40, 40), method="bounded", options={"xatol": 1e-9})
     assert penalty_at(np.log(scale)) <= best.fun * (1 + 1e-12)
     assert np.log(scale) == pytest.approx(best.x, abs=1e-4)
@@ -218,7 +218,7 @@ def test_best_scale_has_the_least_penalty(
 def test_a_component_that_is_zero_in_a_factor_keeps_its_scale() -> None:
     weights = Penalties.of_matrix(l1_W=1, l2_W=1, l1_H=1, l2_H=1)
     w, h = np.array([0.0, 3.0, 0.0, 3.0]), np.array([2.0, 0.0, 0.0, 2.0])
-    scales = weights.best_scales((w, h), (w**2, h**2))
+    scales, _ = weights.best_scales((w, h), (w**2, h**2))
     assert scales[:3].tolist() == [1, 1, 1]
     assert 0 < scales[3] < 1
 

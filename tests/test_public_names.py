@@ -12,19 +12,20 @@ from test_docs import MODULES
 PUBLIC = {
     "klnmf": """
         DominantSamplesWarning EmptySamplesWarning KLNMF ManyComponentsWarning MiniBatchKLNMF
-        NotCountsWarning RunOptions SparseTensor TextsWarning TopicModel TransposedWarning
-        __version__ capped_weights load_model open_matrix prepare
+        NotCountsWarning PoissonCP RunOptions SparseTensor TextsWarning TopicModel
+        TransposedWarning __version__ capped_weights load_model open_matrix prepare
     """,
     "klnmf.saved": """
         SavedFileError
     """,
     "klnmf.topics": """
         ComponentMatch MeanShares Probabilities ReferenceMatch coherence component_shares
-        component_similarity format_topics intertopic_coordinates match_components
-        match_reference mean_shares name_components plsi_probabilities top_features
+        component_similarity format_components format_topics intertopic_coordinates
+        match_components match_reference mean_shares name_components plsi_probabilities
+        top_features
     """,
     "klnmf.plots": """
-        plot_component_similarity plot_history plot_mean_shares
+        plot_component_similarity plot_components plot_history plot_mean_shares
         plot_signatures plot_structure plot_top_features
     """,
     "klnmf.readers": """
@@ -61,7 +62,7 @@ PUBLIC = {
         ConvertedSignatures SBS96 change_opportunities samples_by_types
     """,
     "klnmf.simulate": """
-        SimulatedCounts draw_counts simulate_counts
+        SimulatedCounts SimulatedTensor draw_counts simulate_counts simulate_tensor
     """,
     "klnmf.objective": """
         Penalties kkt_residual kl_divergence optimality_gap penalised_objective penalty

@@ -256,7 +256,7 @@ def test_search_that_does_not_add_up_is_refused(
             select_rank(counts(), **arguments, random_state=0, run=RunOptions(checkpoint=path))
     arrays = whole.arrays | {"W0": -whole.arrays["W0"]}
     write_container(path, Container("rank search", whole.content, arrays))
-    with pytest.raises(SavedFileError, match="W has entries that are negative"):
+    with pytest.raises(SavedFileError, match="W0 has entries that are negative"):
         select_rank(counts(), **arguments, random_state=0, run=RunOptions(checkpoint=path))
 
 

@@ -55,7 +55,7 @@ def test_cells_do_not_reach_their_own_prediction() -> None:
 
     def W_without(group: int) -> list[np.ndarray]:  # noqa: N802
         return [
-            fold._predictor(H, [0.1]).W_without(fold._test, before._groups[group])
+            fold._predictor((H, H), [0.1]).W_without(fold._test, before._groups[group])
             for fold in (before, after)
         ]
 
@@ -102,7 +102,7 @@ def test_deviance_is_that_of_the_formula() -> None:
     q, unit, features = np.array([0.1, 0.2, 0.3, 0.3, 0.1]), 0.7, np.array([0, 2, 3])
     stored = sp.csr_array(np.where(missing, 0, X))
     cells = HeldOutCells.of(InMemoryData(stored))._replace(missing=np.nonzero(missing))
-    predictor = Predictor(H, q, unit, [features], [0.01, 0.2], ROW_SOLVE, 1)
+    predictor = Predictor([H], [q], unit, [features], [0.01, 0.2], ROW_SOLVE, 1)
     found, masses = predictor._of_group(cells, W, (W @ H.T).sum(axis=1), features)
     for background, row in zip([0.01, 0.2], found, strict=True):
         y = W @ H.T
@@ -122,7 +122,7 @@ def test_sample_of_which_nothing_is_known_costs_the_same_under_all_backgrounds()
     cells = HeldOutCells.of(InMemoryData(check_counts(np.array([[900.0, 0.0]]))))
     W, H = np.zeros((1, 2)), np.ones((4, 2))
     features = np.array([0, 1])
-    predictor = Predictor(H, np.full(4, 0.25), 1.0, [features], [0.001, 0.5], ROW_SOLVE, 1)
+    predictor = Predictor([H], [np.full(4, 0.25)], 1.0, [features], [0.001, 0.5], ROW_SOLVE, 1)
     found, _ = predictor._of_group(cells, W, np.zeros(1), features)
     assert found[0] == found[1]
 

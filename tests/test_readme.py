@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,8 @@ import pandas as pd
 import pytest
 
 import klnmf
+from event_files import write_sales
+from klnmf.cli import main
 from klnmf.datasets import load_bible
 from klnmf.simulate import simulate_counts
 from klnmf.topics import plsi_probabilities
@@ -29,6 +32,7 @@ NOT_RUN = ["make demo"]
 THREE_LINES = "W = model.fit_transform(X)"
 OF_TEXTS = "TopicModel(n_topics=20"
 IN_PYTHON = "bible = load_bible()"
+OF_EVENTS = "klnmf fit sales.csv --modes"
 AT_THE_COMMAND_LINE = "klnmf topics letters.klnmf"
 WITH_SCANPY = "klnmf.tl.nmf(cells"
 
@@ -45,7 +49,8 @@ def working_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_every_block_is_run_or_left_out_on_purpose() -> None:
-    known = [*NOT_RUN, THREE_LINES, OF_TEXTS, IN_PYTHON, AT_THE_COMMAND_LINE, WITH_SCANPY]
+    known = [*NOT_RUN, THREE_LINES, OF_TEXTS, OF_EVENTS, IN_PYTHON]
+    known += [AT_THE_COMMAND_LINE, WITH_SCANPY]
     for _, text in BLOCKS:
         assert sum(line in text for line in known) == 1, text
     assert len(BLOCKS) == len(known)
@@ -62,6 +67,13 @@ def test_begins_with_what_it_is_and_two_commands() -> None:
         "make demo",
         "make test",
     ]
+
+
+def test_events(folder: Path) -> None:
+    write_sales(folder / "sales.csv", crowd=20)
+    assert main(shlex.split(block_with(OF_EVENTS, "sh"))[1:]) == 0
+    assert klnmf.load_model("sales.klnmf").model.mode_names_ == ("customer", "product", "date")
+    assert "<html" in (folder / "sales.html").read_text(encoding="utf-8")
 
 
 def test_local_links_lead_somewhere() -> None:

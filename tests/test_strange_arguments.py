@@ -21,7 +21,7 @@ import pytest
 import scipy.sparse as sp
 
 import klnmf
-from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, TopicModel
+from klnmf import KLNMF, MiniBatchKLNMF, PoissonCP, RunOptions, SparseTensor, TopicModel
 from klnmf.estimators.arguments import ELSEWHERE, PLACES, VALUES
 from klnmf.model_selection import consensus, select_rank
 from klnmf.readers import CountTable
@@ -67,6 +67,7 @@ FRAME = pd.DataFrame(np.random.default_rng(0).poisson(3.0, (12, 8)), columns=NAM
 X, LABELS = FRAME.to_numpy(), list("xyz") * 4
 FITTED = KLNMF(2, random_state=0, n_threads=1)
 W = FITTED.fit(FRAME).transform(FRAME)
+TENSOR_MODEL = PoissonCP(2, random_state=0, n_threads=1).fit(X[:, :, np.newaxis] * [1, 2, 1])
 H, HISTORY = FITTED.components_, FITTED.history_
 QUICK: dict[str, Any] = {"random_state": 0, "run": RunOptions(progress=False)}
 
@@ -90,6 +91,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.topics.coherence": lambda: {"components": H, "X": X},
     "klnmf.topics.component_shares": lambda: {"components": H},
     "klnmf.topics.component_similarity": lambda: {"components": H},
+    "klnmf.topics.format_components": lambda: {"model": TENSOR_MODEL},
     "klnmf.topics.format_topics": lambda: {"components": H},
     "klnmf.topics.intertopic_coordinates": lambda: {"components": H},
     "klnmf.topics.match_components": lambda: {"components": H, "other": H},
@@ -99,6 +101,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.topics.plsi_probabilities": lambda: FACTORS,
     "klnmf.topics.top_features": lambda: {"components": H},
     "klnmf.plots.plot_component_similarity": lambda: {"components": H},
+    "klnmf.plots.plot_components": lambda: {"model": TENSOR_MODEL},
     "klnmf.plots.plot_history": lambda: {"history": HISTORY},
     "klnmf.plots.plot_mean_shares": lambda: {"means": mean_shares(W, H, LABELS)},
     "klnmf.plots.plot_signatures": lambda: {"components": np.ones((2, 96)) / 96},
@@ -107,6 +110,11 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.readers.CountTable": lambda: {"X": X},
     "klnmf.readers.read_counts": lambda: {"path": "nowhere.csv"},
     "klnmf.readers.read_documents": lambda: {"path": "nowhere.csv"},
+    "klnmf.readers.read_tensor": lambda: {"path": "nowhere.tns"},
+    "klnmf.readers.write_tensor": lambda: {
+        "path": "x.npz",
+        "tensor": SparseTensor([[0, 1], [1, 0]]),
+    },
     "klnmf.readers.write_counts": lambda: {"table": CountTable(X), "path": "counts.npz"},
     "klnmf.report.write_report": lambda: {"path": "r.html", "model": FITTED, "W": W},
     "klnmf.tl.bootstrap": lambda: {"adata": adata(), "n_runs": 3},
@@ -139,6 +147,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.simulate.simulate_counts": lambda: {
         **{"n_samples": 9, "n_features": 5, "n_components": 2}
     },
+    "klnmf.simulate.simulate_tensor": lambda: {"shape": (9, 5, 3), "n_components": 2},
     "klnmf.objective.Penalties": dict,
     "klnmf.objective.kkt_residual": lambda: OBJECTIVE,
     "klnmf.objective.kl_divergence": lambda: OBJECTIVE,

@@ -1,23 +1,23 @@
-"""Solvers and the loop take a list of modes: with three views of a tensor they do Poisson CP."""
+"""Solvers and the loop take a list of modes: with the views of a tensor they do Poisson CP."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse as sp
 
-from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import CpuBackend
-from klnmf.data.sparse_data import CountData, InMemoryView, view_of
+from klnmf.backends.reference import ReferenceBackend
 from klnmf.objective import Penalties
 from klnmf.solvers import SOLVERS
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import MaxIterations, Run, SmallGap, record_fields
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from strategies import same_bits
+from tensor_checks import TensorData
 
 SHAPE, RANK = (12, 9, 7), 3
 MODES = range(3)
@@ -32,31 +32,10 @@ def planted_counts() -> np.ndarray:
 COUNTS = planted_counts()
 
 
-class TensorProblem(Problem):
-    """The row problem of a mode: its unfolding, and the products of the other factors' rows."""
-
-    def fixed(self, mode: int, factors: list[Any]) -> Fixed:
-        first, second = super().fixed(mode, factors).factors
-        A = np.einsum("ik,jk->ijk", first, second).reshape(-1, RANK)
-        return Fixed(mode, (A,), slopes=first.sum(axis=0) * second.sum(axis=0))
-
-
-class TensorData(CountData):
-    """Its unfoldings are all that a kind of data must have; sums and totals follow from them."""
-
-    is_exact_in_float32 = False  # keeps the factors in float64
-
-    def __init__(self) -> None:
-        unfolded = [np.moveaxis(COUNTS, mode, 0).reshape(SHAPE[mode], -1) for mode in MODES]
-        self._views = [view_of(sp.csr_array(matrix)) for matrix in unfolded]
-        self.shape, self.dtype = SHAPE, COUNTS.dtype  # type: ignore[assignment]
-
-    def view(self, mode: int) -> InMemoryView:
-        return self._views[mode]
-
-
-def tensor_problem() -> TensorProblem:
-    return TensorProblem(CpuBackend(TensorData(), 1), Penalties((0.0,) * 3, (0.0,) * 3))
+def tensor_problem(backend: type[CpuBackend | ReferenceBackend] = CpuBackend) -> Problem:
+    coords = np.array(np.nonzero(COUNTS), dtype=np.int32)
+    data = TensorData(coords, COUNTS[tuple(coords)], SHAPE)
+    return Problem(backend(data, 1), Penalties((0.0,) * 3, (0.0,) * 3))
 
 
 def divergence(factors: list[Any]) -> float:
@@ -67,13 +46,21 @@ def divergence(factors: list[Any]) -> float:
     )
 
 
-def tensor_run(solver: str) -> Run:
+def tensor_run(solver: str, problem: Problem | None = None) -> Run:
     generator = np.random.default_rng(1)
     factors = [0.5 + generator.random((size, RANK)) for size in SHAPE]
-    return Run.started(tensor_problem(), SOLVERS[solver](), State(factors, seed=0))
+    return Run.started(problem or tensor_problem(), SOLVERS[solver](), State(factors, seed=0))
 
 
-@pytest.mark.parametrize("solver", [name for name in SOLVERS if name != "ccd"])
+# The others are about matrices: their rules say so (tests/test_tensor_kernels.py).
+TENSOR_SOLVERS = [
+    name
+    for name, solver in SOLVERS.items()
+    if CpuBackend.lacks(replace(solver().needs(RANK), n_modes=3)) is None
+]
+
+
+@pytest.mark.parametrize("solver", TENSOR_SOLVERS)
 def test_three_factors_are_fitted(solver: str) -> None:
     run = tensor_run(solver)
     run.until(MaxIterations(60))
@@ -110,3 +97,26 @@ def test_the_memory_of_three_factors_can_be_stored(solver: str) -> None:
     for found, expected in zip(run.state.factors, whole.state.factors, strict=True):
         assert same_bits(found, expected)
     assert math.isfinite(run.state.objective)
+
+
+def test_the_reference_takes_the_same_way() -> None:
+    """Every iteration, in float64: the same objectives but for rounding."""
+    runs = [tensor_run("srcd", tensor_problem(kind)) for kind in (CpuBackend, ReferenceBackend)]
+    for run in runs:
+        run.until(MaxIterations(6))
+    found, expected = ([record["objective"] for record in run.history] for run in runs)
+    np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+def test_records_in_float32_do_not_rise() -> None:
+    """Products are in double where a value is computed: values of two modes agree."""
+    coords = np.array(np.nonzero(COUNTS), dtype=np.int32)
+    data = TensorData(coords, COUNTS[tuple(coords)].astype(np.float32), SHAPE)
+    problem = Problem(CpuBackend(data, 1), Penalties((0.0,) * 3, (0.0,) * 3))
+    generator = np.random.default_rng(1)
+    factors = [0.5 + generator.random((size, RANK), dtype=np.float32) for size in SHAPE]
+    run = Run.started(problem, SOLVERS["srcd"](), State(factors, seed=0))
+    run.until(MaxIterations(300))
+    objectives = np.array([record["objective"] for record in run.history])
+    assert run.state.factors[0].dtype == np.float32
+    assert np.diff(objectives).max() <= 1e-13 * COUNTS.sum()

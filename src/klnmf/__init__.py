@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     )
     from klnmf.estimators.kl_nmf import KLNMF, load_model
     from klnmf.estimators.mini_batch import MiniBatchKLNMF
+    from klnmf.estimators.poisson_cp import PoissonCP
     from klnmf.estimators.run_options import RunOptions
     from klnmf.readers.preparing import prepare
     from klnmf.texts.counting import TextsWarning
@@ -35,6 +36,7 @@ __all__ = [
     "ManyComponentsWarning",
     "MiniBatchKLNMF",
     "NotCountsWarning",
+    "PoissonCP",
     "RunOptions",
     "SparseTensor",
     "TextsWarning",
@@ -56,6 +58,7 @@ _HOMES = {
     "ManyComponentsWarning": "klnmf.data.validation",
     "MiniBatchKLNMF": "klnmf.estimators.mini_batch",
     "NotCountsWarning": "klnmf.data.not_counts",
+    "PoissonCP": "klnmf.estimators.poisson_cp",
     "RunOptions": "klnmf.estimators.run_options",
     "SparseTensor": "klnmf.data.sparse_tensor",
     "TextsWarning": "klnmf.texts.counting",

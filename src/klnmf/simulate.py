@@ -1,18 +1,26 @@
 """Simulated counts with given factors, to test whether a method recovers them."""
 
 import math
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.support.array_types import FloatArray
-from klnmf.support.descriptions import described
+from klnmf.support.descriptions import described, listed
 from klnmf.support.number_checks import checked_nonnegative, checked_positive, checked_whole
 from klnmf.topics.checks import checked_components, checked_representation, dense
 
-__all__ = ["SimulatedCounts", "draw_counts", "simulate_counts"]
+__all__ = [
+    "SimulatedCounts",
+    "SimulatedTensor",
+    "draw_counts",
+    "simulate_counts",
+    "simulate_tensor",
+]
 
 RandomLike = int | np.integer | np.random.RandomState | np.random.Generator | None
 
@@ -154,6 +162,110 @@ def draw_counts(
     return _clustered(generator, counts, W, H, alpha) if alpha.any() else counts
 
 
+class SimulatedTensor(NamedTuple):
+    """Simulated counts with any number of modes, and their factors.
+
+    Attributes
+    ----------
+    X : SparseTensor
+        Independent counts, X_ijl ~ Poisson(Σ_k weights_k A_ik B_jk C_lk).
+    factors : list of ndarray of float64, of shape (n_rows, n_components)
+        One for each mode; columns sum to 1.
+    weights : ndarray of float64, of shape (n_components,)
+        Expected counts of the components.
+    """
+
+    X: SparseTensor
+    factors: list[FloatArray]
+    weights: FloatArray
+
+
+def simulate_tensor(
+    shape: Sequence[int],
+    n_components: int,
+    *,
+    n_counts: float = 10_000.0,
+    sparsity: float = 0.0,
+    concentration: float = 0.3,
+    dispersion: float = 0.0,
+    random_state: RandomLike = None,
+) -> SimulatedTensor:
+    """Draw factors, and Poisson or negative binomial counts of a tensor with their rates.
+
+    Parameters
+    ----------
+    shape : sequence of int
+        Size of each mode, two to eight of them.
+    n_components : int
+        Number of components.
+    n_counts : float, default=10_000
+        Expected number of counts in all.
+    sparsity : float in [0, 1), default=0.0
+        Probability that an entry of a factor is exactly 0.
+    concentration : float, default=0.3
+        Dirichlet concentration of the columns of the factors and of the weights.
+    dispersion : float, default=0.0
+        α: the variance of a cell is y + α y² for a mean of y, with independent gamma factors of the
+        cells.
+    random_state : None, int, RandomState or Generator, default=None
+        Seed or generator. The same int gives the same result.
+
+    Returns
+    -------
+    SimulatedTensor
+        Named tuple (X, factors, weights).
+
+    Examples
+    --------
+    >>> from klnmf.simulate import simulate_tensor
+    >>> X, factors, weights = simulate_tensor((30, 20, 5), 2, n_counts=1000, random_state=0)
+    >>> X.shape, [factor.shape for factor in factors]
+    ((30, 20, 5), [(30, 2), (20, 2), (5, 2)])
+    """
+    n_components = checked_whole("n_components", n_components)
+    sizes = [checked_whole("shape", size) for size in listed(shape, "shape", "a list of sizes")]
+    concentration = checked_positive("concentration", concentration)
+    if checked_nonnegative("sparsity", sparsity) >= 1.0:
+        raise ValueError(f"sparsity must be in [0, 1); got {sparsity}.")
+    generator = _as_generator(random_state)
+    shares = generator.dirichlet(np.full(n_components, 5.0))
+    weights = shares * checked_positive("n_counts", n_counts)
+    factors = [
+        _sparse_dirichlet(generator, n_components, size, concentration, sparsity).T
+        for size in sizes
+    ]
+    alpha = one_for_each("dispersion", dispersion, sizes[1], "rows of the second mode")
+    X = drawn_tensor(generator, factors, weights, alpha)
+    return SimulatedTensor(X, [np.ascontiguousarray(factor) for factor in factors], weights)
+
+
+def drawn_tensor(
+    generator: np.random.Generator,
+    factors: list[FloatArray],
+    weights: FloatArray,
+    alpha: FloatArray,
+) -> SparseTensor:
+    """Draw counts from factors whose columns sum to 1, with α for each row of the second mode."""
+    coords = []
+    for k, total in enumerate(generator.poisson(weights)):
+        if total:
+            places = [generator.choice(len(x), size=total, p=x[:, k]) for x in factors]
+            coords.append(np.stack(places))
+    none = np.zeros((len(factors), 0), dtype=np.int64)
+    shape = [len(factor) for factor in factors]
+    X = SparseTensor(np.concatenate([none, *coords], axis=1), shape=shape)
+    if not alpha.any():
+        return X
+    # Negative binomial counts, as in `_clustered`.
+    rates = np.ones((X.nnz, len(weights))) * weights
+    for places, factor in zip(X.coords, factors, strict=True):
+        rates *= factor[places]
+    values = _clustered_values(
+        generator, X.values.astype(np.int64), alpha[X.coords[1]] * rates.sum(axis=1)
+    )
+    return SparseTensor(X.coords, values, X.shape)
+
+
 def one_for_each(name: str, given: float | npt.ArrayLike, n: int, items: str) -> FloatArray:
     """Return a number of 0 or more for each item, given one for all or one for each."""
     numbers = np.asarray(given, dtype=np.float64)
@@ -240,15 +352,21 @@ def _clustered(
         columns = counts.indices[part]
         rows = np.searchsorted(counts.indptr, np.arange(part.start, part.stop), side="right") - 1
         excess = alpha[columns] * np.einsum("pk,pk->p", W[rows], H[columns])
-        is_clustered = excess > 1e-12  # below, clusters are single events
-        excess = excess[is_clustered]
-        values = counts.data[part]
-        clusters = generator.binomial(values[is_clustered], np.log1p(excess) / excess)
-        total = np.zeros(len(clusters), dtype=np.int64)
-        place = np.repeat(np.arange(len(clusters)), clusters)
-        sizes = generator.logseries(np.repeat(excess / (1.0 + excess), clusters))
-        np.add.at(total, place, sizes)
-        values[is_clustered] = total
-        counts.data[part] = values
+        counts.data[part] = _clustered_values(generator, counts.data[part], excess)
     counts.eliminate_zeros()
     return counts
+
+
+def _clustered_values(
+    generator: np.random.Generator, values: npt.NDArray[np.int64], excess: FloatArray
+) -> npt.NDArray[np.int64]:
+    """Return negative binomial counts from Poisson counts of mean y; ``excess`` is α y."""
+    is_clustered = excess > 1e-12  # below, clusters are single events
+    excess, values = excess[is_clustered], values.copy()
+    clusters = generator.binomial(values[is_clustered], np.log1p(excess) / excess)
+    total = np.zeros(len(clusters), dtype=np.int64)
+    place = np.repeat(np.arange(len(clusters)), clusters)
+    sizes = generator.logseries(np.repeat(excess / (1.0 + excess), clusters))
+    np.add.at(total, place, sizes)
+    values[is_clustered] = total
+    return values

@@ -21,6 +21,7 @@ class Rule:
 
     # Whether it also bounds how much lower the row problems could be than at the old x.
     gives_gap: ClassVar[bool] = True
+    most_modes: ClassVar[int | None] = None  # that X may have; None: any number
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class PaperRule(Rule):
     signed_break: bool = False  # the break test as printed, without |·|
     max_newton: int = 100
     gives_gap: ClassVar[bool] = False  # it would take a pass of its own
+    most_modes: ClassVar[int | None] = 2
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,7 @@ class DenseRule(Rule):
     floor: float = 1e-15  # no entry falls below it, so that P > 0
     max_newton: int = 100
     gives_gap: ClassVar[bool] = False  # it would take a pass of its own
+    most_modes: ClassVar[int | None] = 2
 
 
 @dataclass(frozen=True)
@@ -227,6 +230,12 @@ class Backend(ABC):
                 f"{solver} needs {', '.join(missing)}, which {where} does not have. Choose another "
                 "solver or another backend."
             )
+        for rule in needs.rules:
+            if rule.most_modes is not None and needs.n_modes > rule.most_modes:
+                return (
+                    f"{solver} needs {rule.__name__}, which takes at most {rule.most_modes} modes, "
+                    f"got {needs.n_modes}. Choose another solver, such as 'srcd'."
+                )
         if needs.constraints and not needs.rules <= cls.constrained_rules:
             return (
                 f"{solver} does not support {', '.join(needs.constraints)} on {where}. Choose "

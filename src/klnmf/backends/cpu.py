@@ -1,6 +1,7 @@
 """The C++ core on the CPUs of this machine."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Any, ClassVar, Self
@@ -78,8 +79,10 @@ def column_squares(rows: Array, n_threads: int = 1) -> Array:
     return squares
 
 
-def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints | None:
-    """Return the constraints on rows as the core takes them."""
+def core_constraints(
+    constraints: RowConstraints | None, sizes: Sequence[int] = ()
+) -> _core.RowConstraints | None:
+    """Return the constraints on rows as the core takes them; ``sizes``: see `update_piece`."""
     if constraints is None or constraints.is_empty:
         return None
     none = np.zeros(0, dtype=np.int64)
@@ -89,7 +92,7 @@ def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints
     )
     return _core.RowConstraints(
         missing.starts,
-        missing.columns,
+        missing.columns.reshape(-1),
         barred.starts,
         barred.columns.astype(np.int32, copy=False),
         np.zeros(0)
@@ -97,6 +100,7 @@ def core_constraints(constraints: RowConstraints | None) -> _core.RowConstraints
         else constraints.penalty_shares.reshape(-1),
         constraints.l1,
         np.zeros(0, dtype=np.uint8) if constraints.frozen is None else constraints.frozen,
+        np.array(sizes if len(sizes) > 1 else (), dtype=np.int64),
     )
 
 
@@ -132,14 +136,16 @@ def update_piece(
     rule: Rule,
     n_threads: int,
     results: RowResults,
+    sizes: Sequence[int] = (),
 ) -> None:
     """Apply a rule to the rows of a piece, each independent of the others.
 
-    ``x`` is changed; the results are filled in, as far as the rule computes them.
+    ``x`` is changed; the results are filled in, as far as the rule computes them. Of a tensor, A
+    holds factors of these ``sizes`` one below the other.
     """
-    problem = (piece.indptr, piece.indices, piece.values, A, c, l2)
+    problem = (piece.indptr, piece.indices.reshape(-1), piece.values, A, c, l2)
     values, kkt, gaps = results.values, results.kkt, results.gaps
-    constraints = core_constraints(piece.row_constraints)
+    constraints = core_constraints(piece.row_constraints, sizes)
     match rule:
         case Improve():
             settings = (rule.order, rule.rounds, rule.passes, rule.tolerance, rule.want_value)
@@ -150,7 +156,7 @@ def update_piece(
         case Multiply():
             relaxed = rule.relaxed
             _core.multiplicative_rows(*problem, relaxed, n_threads, x, kkt, gaps, constraints)
-        case PaperRule() if constraints is None:
+        case PaperRule() if constraints is None and piece.indices.ndim == 1:
             limits = (rule.epsilon, rule.relative_change, rule.signed_break, rule.max_newton)
             _core.paper_rows(*problem, rule.order, *limits, n_threads, x, kkt)
         case _:
@@ -166,13 +172,14 @@ def evaluate_piece(
     want_residual: bool,
     n_threads: int,
     results: RowResults,
+    sizes: Sequence[int] = (),
 ) -> None:
     """Fill in the values and, if wanted, residuals and gaps of the rows of a piece at ``x``."""
-    problem = (piece.indptr, piece.indices, piece.values, A, c, l2 or 0.0)
+    problem = (piece.indptr, piece.indices.reshape(-1), piece.values, A, c, l2 or 0.0)
     of_rows = piece.row_constraints
     if l2 is None and of_rows is not None:
         of_rows = of_rows.without_penalties
-    constraints = core_constraints(of_rows)
+    constraints = core_constraints(of_rows, sizes)
     out = (results.values, results.kkt, results.gaps)
     _core.evaluate_rows(*problem, want_residual, n_threads, x, *out, constraints)
 
@@ -215,11 +222,12 @@ class CpuBackend(NumpyFactors):
         """See :class:`~klnmf.backends.base.Backend`."""
         view, (A, c) = self.data.view(fixed.mode), self.linear_part(fixed)
         results = RowResults.empty(view.n_rows)
-        if isinstance(rule, DenseRule):
+        sizes = [len(factor) for factor in fixed.factors]
+        if isinstance(rule, DenseRule) and len(sizes) == 1:
             self._dense(fixed.mode, x, A, c, fixed.l2 or 0.0, rule, results.kkt)
         else:
             for piece in view.pieces():
-                settings = (rule, self.n_threads, results.of(piece.rows))
+                settings = (rule, self.n_threads, results.of(piece.rows), sizes)
                 update_piece(piece, x[piece.rows], A, c, fixed.l2 or 0.0, *settings)
         value = _core.blocked_sum(results.values) if rule.gives_value else math.nan
         gap = _core.blocked_sum(results.gaps) if rule.gives_gap else math.nan
@@ -239,7 +247,8 @@ class CpuBackend(NumpyFactors):
         view, (A, c) = self.data.view(fixed.mode), self.linear_part(fixed)
         results = RowResults.empty(view.n_rows)
         for piece in view.pieces():
-            settings = (want_residual, self.n_threads, results.of(piece.rows))
+            sizes = [len(factor) for factor in fixed.factors]
+            settings = (want_residual, self.n_threads, results.of(piece.rows), sizes)
             evaluate_piece(piece, x[piece.rows], A, c, fixed.l2, *settings)
         value, gap = _core.blocked_sum(results.values), _core.blocked_sum(results.gaps)
         return RowTotals(value, results.worst, gap)

@@ -16,11 +16,15 @@ def weighted_powers(rows: Array, penalty_shares: Array) -> Array:
     return np.stack([entries, entries**2], axis=1) * penalty_shares[:, :, None]
 
 
+# Products of sums, in units of the smallest number of their type, below which they count as 0.
+VANISHED = 1e6
+
+
 class NumpyFactors(Backend):
     """Factors are C-contiguous arrays in this process."""
 
     n_threads: int
-    most_modes: ClassVar[int | None] = 2  # linear_part makes no products of rows
+    most_modes: ClassVar[int | None] = 8
 
     def upload(self, array: Any, mode: int, dtype: Any = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -82,6 +86,18 @@ class NumpyFactors(Backend):
         return int(np.count_nonzero(factor == 0))  # booleans: numbers are counted one by one
 
     def linear_part(self, fixed: Fixed) -> tuple[Array, Array]:
-        """Return A and c of the row problems of a matrix."""
-        (A,) = fixed.factors
-        return A, self.column_sums(A) + fixed.l1 if fixed.slopes is None else fixed.slopes
+        """Return A and c of the row problems.
+
+        A is the other factor or, of a tensor, the other factors one below the other: the row of A
+        that a nonzero has is the product of one row of each.
+        """
+        A = fixed.factors[0] if len(fixed.factors) == 1 else np.concatenate(fixed.factors)
+        if fixed.slopes is not None:
+            return A, fixed.slopes
+        slopes: Array = np.prod([self.column_sums(x) for x in fixed.factors], axis=0)
+        if len(fixed.factors) > 1:
+            # Components whose products are hardly numbers any more would overflow in 1 / c.
+            is_gone = slopes < VANISHED * float(np.finfo(A.dtype).tiny)
+            if is_gone.any():
+                A[:, is_gone] = slopes[is_gone] = 0.0
+        return A, slopes + fixed.l1

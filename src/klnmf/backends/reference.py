@@ -4,6 +4,7 @@ Sums are in the type of the data, as in the C++ core, except where the core uses
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -168,15 +169,18 @@ class ReferenceBackend(NumpyFactors):
     def update_rows(self, x: Array, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         (A, c), mode, l2 = self.linear_part(fixed), fixed.mode, fixed.l2 or 0.0
-        if isinstance(rule, DenseRule):
+        is_matrix = len(fixed.factors) == 1
+        if isinstance(rule, DenseRule) and is_matrix:
             return self._dense_rows(mode, x, A, c, l2, rule)
-        if type(rule) not in self.rules:
-            raise TypeError(f"backend='reference' has no rule {type(rule).__name__}.")
-        view = self.data.view(mode).whole()
+        if type(rule) not in self.rules or not (is_matrix or rule.most_modes is None):
+            raise TypeError(
+                f"backend='reference' has no rule {type(rule).__name__} for these rows."
+            )
+        view, factors = self.data.view(mode).whole(), fixed.factors
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
         values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
-            row = _row_problem(view, i, A, c, l2, held)
+            row = _row_problem(view, i, factors, c, l2, held)
             gaps[i] = row.gap(x[i]) if len(row.v) else 0.0
             x[i, (row.c <= 0) & ~held] = 0
             if len(row.v) == 0:
@@ -199,7 +203,8 @@ class ReferenceBackend(NumpyFactors):
                 kkt[i] = max(kkt[i], _multiplicative_row(row, x[i], rule.relaxed))
             elif isinstance(rule, Improve):
                 kkt[i] = max(kkt[i], _guarded_row(row, x[i], rule))
-                values[i] = row.value(x[i]) if len(row.v) == n_nonzeros else math.inf
+                exact = _row_problem(view, i, _in_double(factors), c, l2, held)
+                values[i] = exact.value(x[i]) if len(row.v) == n_nonzeros else math.inf
         value = blocked_sum(values) if rule.gives_value else math.nan
         gap = blocked_sum(gaps) if rule.gives_gap else math.nan
         return RowTotals(value, float(kkt.max(initial=0.0)), gap)
@@ -230,14 +235,14 @@ class ReferenceBackend(NumpyFactors):
 
     def evaluate(self, x: Array, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
-        view, (A, c) = self.data.view(fixed.mode).whole(), self.linear_part(fixed)
+        view, (_, c) = self.data.view(fixed.mode).whole(), self.linear_part(fixed)
         if fixed.l2 is None and view.row_constraints is not None:
             view = replace(view, row_constraints=view.row_constraints.without_penalties)
         held = (view.row_constraints or RowConstraints()).is_frozen(x.shape[1])
-        x64, A64 = x.astype(np.float64), A.astype(np.float64)
+        x64, factors = x.astype(np.float64), _in_double(fixed.factors)
         values, kkt, gaps = np.zeros((3, view.n_rows))
         for i in range(view.n_rows):
-            row = _row_problem(view, i, A64, c, fixed.l2 or 0.0, held)
+            row = _row_problem(view, i, factors, c, fixed.l2 or 0.0, held)
             values[i] = row.value(x64[i])
             if math.isinf(values[i]):
                 kkt[i] = gaps[i] = math.inf
@@ -247,15 +252,22 @@ class ReferenceBackend(NumpyFactors):
         return RowTotals(blocked_sum(values), float(kkt.max(initial=0.0)), blocked_sum(gaps))
 
 
+def _in_double(factors: Sequence[Array]) -> list[Array]:
+    return [factor.astype(np.float64) for factor in factors]
+
+
 def _row_problem(
-    view: InMemoryView, i: int, A: Array, c: Array, l2: float, held: Array
+    view: InMemoryView, i: int, factors: Sequence[Array], c: Array, l2: float, held: Array
 ) -> RowProblem:
-    """Row i with its constraints."""
+    """Row i with its constraints; a row of A is the product of one row of each other factor."""
     constraints = view.row_constraints or RowConstraints()
-    if constraints.missing is not None and len(constraints.missing.row(i)):
-        observed = np.ones(len(A), dtype=bool)
-        observed[constraints.missing.row(i)] = False
-        c = A[observed].sum(axis=0, dtype=np.float64)
+    stacked = np.concatenate(factors)
+    offsets = np.cumsum([0, *map(len, factors[:-1])])[:, None]
+    if constraints.missing is not None and constraints.missing.row(i).size:
+        observed = np.ones([len(factor) for factor in factors], dtype=bool)
+        observed[tuple(np.atleast_2d(constraints.missing.row(i)) - offsets)] = False
+        cells = np.array(np.nonzero(observed)) + offsets
+        c = np.prod(stacked.astype(np.float64)[cells], axis=0).sum(axis=0)
         c = c + constraints.l1 if constraints.penalty_shares is None else c
     if constraints.penalty_shares is not None:
         c = c + constraints.l1 * constraints.penalty_shares[i, 0]
@@ -264,7 +276,8 @@ def _row_problem(
         c = c.copy()
         c[constraints.barred.row(i)] = 0
     own = slice(*view.indptr[i : i + 2])
-    return RowProblem(view.values[own], A[view.indices[own]], c, l2, held)
+    A = np.prod(stacked[np.atleast_2d(view.indices[..., own])], axis=0)
+    return RowProblem(view.values[own], A, c, l2, held)
 
 
 def _multiplicative_row(row: RowProblem, x: Array, relaxed: int) -> float:

@@ -129,7 +129,8 @@ def minimum_of_model(
     for sweep in range(MODEL_SWEEPS):
         largest_move = 0.0
         for k in range(len(z)):
-            moved = max(0.0, z[k] - slope[k] / second_derivatives[k, k])
+            with np.errstate(divide="ignore"):  # no nonzero has the component: it goes to 0
+                moved = max(0.0, z[k] - slope[k] / second_derivatives[k, k])
             slope += (moved - z[k]) * second_derivatives[k]
             largest_move = max(largest_move, abs(moved - z[k]))
             z[k] = moved

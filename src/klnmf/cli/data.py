@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from klnmf.cli.events import is_tensor_file
 from klnmf.cli.messages import CommandError, say
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
@@ -103,6 +104,12 @@ def say_limits(args: argparse.Namespace, chosen: dict[str, Any]) -> None:
 
 def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTable:
     """Read DATA, print its size, and warn of what a model cannot make much of."""
+    if is_tensor_file(args.data):
+        here = " with this model" if hasattr(args, "model") else ""
+        raise CommandError(
+            f"{args.data} holds a tensor, and `klnmf {args.command}` takes matrices{here}. klnmf "
+            "fit and klnmf rank take tensors."
+        )
     chosen = limits_by_default(args) if is_for_model else {}
     table = read_counts(args.data, **given_options(args))
     n, m = table.shape

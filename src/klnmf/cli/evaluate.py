@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.cli.models import on_shared_features, read_model, take_options
     from klnmf.evaluation import evaluate
 
-    saved = read_model(args.model)
+    saved = read_model(args)
     saved.model.set_params(n_threads=args.n_threads)
     take_options(args, saved)
     model, X = on_shared_features(args, saved, read_data(args))

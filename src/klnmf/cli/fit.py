@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from klnmf.cli.files import MODEL
 from klnmf.cli.long_runs import Line, add_restart, checked_files, interrupted, run_options
-from klnmf.cli.messages import DONE, say
+from klnmf.cli.messages import DONE, UsageError, say
 from klnmf.cli.options import (
     DTYPES,
     PENALTIES,
     STARTS,
     add_data,
+    add_events,
     add_n_components,
     add_numbers,
     add_output,
@@ -26,13 +29,11 @@ from klnmf.cli.options import (
     read_numbers,
 )
 
-if TYPE_CHECKING:
-    from klnmf.estimators.kl_nmf import KLNMF
-
 SUMMARY = "learn components from a file of counts and save the model"
 EXAMPLES = """\
   klnmf fit counts.npz -r 20 -o model.klnmf
   klnmf fit docs.jsonl -r 30 --min-df 5 --stop-words english --report r.html
+  klnmf fit sales.csv --modes customer,product,date --values units --bins date=week -r 20
   klnmf fit big.npz -r 50 -o big.klnmf   # run again to continue after Ctrl-C or a crash
 """
 SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
@@ -58,6 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--checkpoint", metavar="FILE", help=text)
     text = "seconds between two checkpoints"
     group.add_argument("--checkpoint-every", type=nonnegative, default=60.0, help=text)
+    add_events(parser)
     add_data(parser)
 
 
@@ -71,8 +73,8 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
         "--tol",
         type=nonnegative,
         default=3e-4,
-        help="stop when changing only W, or only H, cannot lower the objective by more than this "
-        "share",
+        help="stop when changing only W, or only H (or one mode), cannot lower the objective by "
+        "more than this share",
     )
     add_seed(group)
     add_threads(group, "--n-threads")
@@ -81,14 +83,46 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add_penalties(group)
 
 
+class Job(NamedTuple):
+    """A model to fit, how, and how to save it and to write its report."""
+
+    model: Any
+    fit: Callable[[], Any]
+    save: Callable[[Path], None]
+    report: Callable[[Path, Path], None]
+
+
 def run(args: argparse.Namespace) -> int:
     """Read, fit, save. The checkpoint is removed once the model is written."""
+    from klnmf.cli.events import has_events
+
+    are_events = has_events(args)
+    files = checked_files(args, MODEL, ".klnmf")
+    job = (_job_of_events if are_events else _job_of_matrix)(args)
+    model, line = job.model, line_of_iteration(args.tol, args.max_iter)
+    try:
+        every = args.checkpoint_every
+        with run_options(args, files, line, checkpoint_every=every) as model.run:
+            job.fit()
+    except KeyboardInterrupt:
+        after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
+        return interrupted(args, files.checkpoint, after)
+    model.set_params(run=None)
+    job.save(files.output)
+    files.checkpoint.unlink(missing_ok=True)
+    say_outcome(args, model)
+    say(args, f"model: {files.output}")
+    if files.report is not None:
+        job.report(files.output, files.report)
+    return DONE
+
+
+def _job_of_matrix(args: argparse.Namespace) -> Job:
     from klnmf.cli.data import columns_of, facts_of, open_data
     from klnmf.constraints.names import named_samples
     from klnmf.estimators.kl_nmf import KLNMF, load_model
     from klnmf.readers import CountTable
 
-    files = checked_files(args, MODEL, ".klnmf")
     known = read_numbers(args)
     table = open_data(args)
     model = KLNMF(
@@ -96,34 +130,62 @@ def run(args: argparse.Namespace) -> int:
         **{name: getattr(args, name) for name in _PARAMETERS},
         sparse_output=True,
     )
-    line = line_of_iteration(args.tol, args.max_iter)
-    try:
-        every = args.checkpoint_every
-        run = run_options(args, files, line, checkpoint_every=every)
-        with named_samples(table.row_names), run as model.run:
-            W = model.fit_transform(table.X, **known)
-    except KeyboardInterrupt:
-        after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
-        return interrupted(args, files.checkpoint, after)
-    model.set_params(run=None)
-    model.save(
-        files.output,
-        W=W,
-        sample_names=table.row_names,
-        feature_names=table.column_names,
-        sample_metadata=columns_of(table),
-        metadata=facts_of(args, table),
-    )
-    files.checkpoint.unlink(missing_ok=True)
-    say_outcome(args, model)
-    say(args, f"model: {files.output}")
-    if files.report is not None:
+    found: dict[str, Any] = {}
+
+    def fit() -> None:
+        with named_samples(table.row_names):
+            found["W"] = model.fit_transform(table.X, **known)
+
+    def save(path: Path) -> None:
+        model.save(
+            path,
+            **found,
+            sample_names=table.row_names,
+            feature_names=table.column_names,
+            sample_metadata=columns_of(table),
+            metadata=facts_of(args, table),
+        )
+
+    def report(of: Path, page: Path) -> None:
         from klnmf.cli.report import samples_of, write_page
 
-        saved, command = load_model(files.output), shlex.join(["klnmf", *args.words])
         X = table.X if isinstance(table, CountTable) else None  # the summary needs X in memory
-        write_page(args, files.report, saved, samples_of(saved), X, {"command": command})
-    return DONE
+        saved = load_model(of)
+        write_page(args, page, saved, samples_of(saved), X, _command(args))
+
+    return Job(model, fit, save, report)
+
+
+def _job_of_events(args: argparse.Namespace) -> Job:
+    from klnmf.cli.events import facts_of_events, read_events, refuse_options
+    from klnmf.estimators.kl_nmf import load_model
+    from klnmf.estimators.poisson_cp import PoissonCP
+
+    parameters = [name for name in _PARAMETERS if name not in PENALTIES]
+    checkpoints = ("resume", "checkpoint", "checkpoint_every")
+    refuse_options(args, *parameters, *checkpoints, "report", "title")
+    for name, choices in (("solver", ("srcd", "mu", "bmme")), ("init", ("samples", "random"))):
+        if (chosen := getattr(args, name)) not in choices:
+            instead = f"for events, choose one of: {', '.join(choices)}"
+            raise UsageError(f"--{name} {chosen} is for matrices; {instead}.")
+    tensor = read_events(args)
+    model = PoissonCP(**{name: getattr(args, name) for name in parameters}, sparse_output=True)
+
+    def report(of: Path, page: Path) -> None:
+        from klnmf.cli.report import write_page
+
+        write_page(args, page, load_model(of), {}, tensor, _command(args))
+
+    return Job(
+        model,
+        lambda: model.fit(tensor),
+        lambda path: model.save(path, metadata=facts_of_events(args, tensor)),
+        report,
+    )
+
+
+def _command(args: argparse.Namespace) -> dict[str, Any]:
+    return {"command": shlex.join(["klnmf", *args.words])}
 
 
 def line_of_iteration(tol: float, max_iter: int) -> Line:
@@ -144,7 +206,7 @@ def line_of_iteration(tol: float, max_iter: int) -> Line:
     return line
 
 
-def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
+def say_outcome(args: argparse.Namespace, model: Any) -> None:
     """Print whether a fit converged."""
     from klnmf.estimators.fitted import bound_in_words
 
@@ -156,5 +218,7 @@ def say_outcome(args: argparse.Namespace, model: KLNMF) -> None:
     )
     bound = bound_in_words(model)
     if bound is not None:
-        text += f"; changing only W, or only H, cannot lower the objective by more than {bound}"
+        is_matrix = not hasattr(model, "factors_")
+        only = "changing only W, or only H," if is_matrix else "changing the factor of any one mode"
+        text += f"; {only} cannot lower the objective by more than {bound}"
     say(args, text)

@@ -28,7 +28,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the versions in use here, and what a model file holds."""
     facts = _facts()
     if args.model is not None:
-        facts["model"] = _model_facts(args.model)
+        facts["model"] = _model_facts(args)
     if args.json:
         print(json.dumps(facts, indent=2, ensure_ascii=False))
         return DONE
@@ -88,17 +88,25 @@ def _known(number: float) -> float | None:
     return float(number) if math.isfinite(number) else None
 
 
-def _model_facts(path: str) -> dict[str, Any]:
+def _model_facts(args: argparse.Namespace) -> dict[str, Any]:
+    from klnmf.cli.events import is_of_events
     from klnmf.cli.models import read_model
 
-    saved = read_model(path)
+    saved = read_model(args, takes_events=True)
     model = saved.model
+    if is_of_events(saved):
+        modes = zip(model.mode_names_, model.shape_, strict=True)
+        size: dict[str, Any] = {"modes": " × ".join(f"{name} {n:,}" for name, n in modes)}
+    else:
+        size = {
+            "features": int(model.n_features_in_),
+            "samples": None if saved.W is None else int(saved.W.shape[0]),
+        }
     facts: dict[str, Any] = {
-        "file": path,
+        "file": args.model,
         "written by": f"klnmf {saved.klnmf_version}",
         "components": int(model.n_components_),
-        "features": int(model.n_features_in_),
-        "samples": None if saved.W is None else int(saved.W.shape[0]),
+        **size,
         "KL divergence": _known(model.divergence_),
         "optimality gap": _known(model.optimality_gap_),
         "KKT residual": _known(model.kkt_residual_),

@@ -36,6 +36,7 @@ examples:
   klnmf fit counts.npz -r 20 -o model.klnmf           20 components of a sparse matrix
   klnmf fit letters/ -r 10 --min-df 3 --report r.html words of a folder of .txt files, with a report
   klnmf fit cells.h5ad --layer counts -r 15           AnnData
+  klnmf fit sales.csv --modes customer,product,week   events: counts with several labels
   klnmf consensus counts.npz -r 20                    which components do 100 starts agree on?
   klnmf topics model.klnmf                            what the components are about
   klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
@@ -53,7 +54,7 @@ def build_parser(version: str) -> argparse.ArgumentParser:
     """Return the parser of all commands."""
     parser = Parser(
         prog="klnmf",
-        description="Nonnegative matrix factorisation of sparse counts (Poisson NMF, PLSI).",
+        description="Nonnegative factorisation of sparse counts (Poisson NMF, PLSI, tensors).",
         epilog=_EPILOG,
     )
     parser.add_argument("--version", action="version", version=f"klnmf {version}")

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from klnmf.cli.data import OpenedTable
+from klnmf.cli.events import check_kind
 from klnmf.cli.messages import CommandError, say
 from klnmf.cli.options import numbers_of
 from klnmf.data.validation import empty_samples_message, warn_caller
@@ -36,15 +37,20 @@ _KEPT = (
 )
 
 
-def read_model(path: str) -> SavedModel:
-    """Load a model; an error says which files are models."""
+def read_model(args: argparse.Namespace, *, takes_events: bool = False) -> SavedModel:
+    """Load MODEL, which may be one of events only where that is said.
+
+    An error says which files are models.
+    """
     try:
-        return load_model(path)
+        saved = load_model(args.model)
     except ValueError as error:
         raise CommandError(
             f"{error} MODEL must be a file written by `klnmf fit` or `klnmf consensus`; it comes "
             "before DATA."
         ) from error
+    check_kind(args, saved, takes_events=takes_events)
+    return saved
 
 
 def take_options(args: argparse.Namespace, saved: SavedModel) -> None:

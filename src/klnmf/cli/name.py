@@ -50,6 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the model again, with names."""
+    from klnmf.cli.events import is_of_events
     from klnmf.cli.models import read_model
     from klnmf.support.input_files import read_names
 
@@ -60,17 +61,17 @@ def run(args: argparse.Namespace) -> int:
         )
     may_exist = args.output is None  # the model itself gets the names
     output = check_output(args, MODEL, args.output or args.model, file, may_exist=may_exist)
-    saved = read_model(args.model)
+    saved = read_model(args, takes_events=True)
     n, what = int(saved.model.n_components_), f"components of {args.model}"
     names = _named(saved, args.component, None if file is None else read_names(Path(file), n, what))
-    saved.model.save(
-        output,
-        W=saved.W,
-        sample_names=saved.sample_names,
-        feature_names=saved.feature_names,
-        sample_metadata=saved.sample_metadata,
-        metadata=saved.metadata | {"component_names": names},
-    )
+    of_samples = {
+        "W": saved.W,
+        "sample_names": saved.sample_names,
+        "feature_names": saved.feature_names,
+        "sample_metadata": saved.sample_metadata,
+    }
+    metadata = saved.metadata | {"component_names": names}
+    saved.model.save(output, metadata=metadata, **({} if is_of_events(saved) else of_samples))
     say(args, f"named components: {output}")
     return DONE
 
@@ -79,7 +80,9 @@ def _named(
     saved: SavedModel, given: list[tuple[int, str]], all_names: list[str] | None
 ) -> list[str]:
     """Names of all components: given, kept from before, or else the leading features."""
+    from klnmf.cli.events import is_of_events
     from klnmf.topics import name_components
+    from klnmf.topics.modes import names_by_labels
 
     n, chosen = int(saved.model.n_components_), dict(given)
     if len(chosen) < len(given):
@@ -87,7 +90,9 @@ def _named(
     if any(k >= n for k in chosen):
         raise CommandError(f"there is no component {max(chosen)}: they are 0 to {n - 1}.")
     names = all_names or saved.component_names
-    if names is None and saved.feature_names is not None:
+    if names is None and is_of_events(saved):
+        names = names_by_labels(saved.model)
+    elif names is None and saved.feature_names is not None:
         names = name_components(saved.model.components_, saved.feature_names)
     names = names or [f"component {k}" for k in range(n)]
     names = [chosen.get(k, name).strip() for k, name in enumerate(names)]

@@ -15,6 +15,9 @@ FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 STARTS = ("samples", "random", "nndsvd")
 DTYPES = ("float32", "float64")
 PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
+# Options of tables of events.
+EVENTS = ("modes", "values", "bins")
+BINS = ("day", "week", "month", "year")
 # Weights and exposures, and what each of them has a number for.
 NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
 
@@ -135,6 +138,28 @@ def column_names(text: str) -> list[str]:
     return text.split(",")
 
 
+@shown_as("COLUMN,...")
+def modes(text: str) -> list[str]:
+    """Return names separated by commas."""
+    return text.split(",")
+
+
+@shown_as("COLUMN=BIN,...")
+def bins(text: str) -> dict[str, str]:
+    """Return the bins of columns of dates.
+
+    Examples
+    --------
+    >>> bins("date=month")
+    {'date': 'month'}
+    """
+    parts = [part.partition("=") for part in text.split(",")]
+    if not all(name and bin in BINS for name, _, bin in parts):
+        kinds = f"{', '.join(BINS[:-1])} or {BINS[-1]}"
+        raise argparse.ArgumentTypeError(f"must be like date=week, with {kinds}; got {text!r}")
+    return {name: bin for name, _, bin in parts}
+
+
 # ---- options -------------------------------------------------------------------------------------
 
 
@@ -196,6 +221,19 @@ def add_data(parser: argparse.ArgumentParser, *, labels: bool = True, **more: An
     add("--token-pattern", metavar="REGEX", help="regular expression that matches a word")
     add_not("--keep-case", dest="lowercase", help="do not convert to lower case")
     parser.set_defaults(reading=[action.dest for action in group._group_actions])
+
+
+def add_events(parser: argparse.ArgumentParser) -> None:
+    """Add the options of tables of events, which become tensors."""
+    add = parser.add_argument_group(
+        "events and tensors (.csv, .tsv, .parquet, .tns, .npz)"
+    ).add_argument
+    text = "columns that say what happened, to whom, when, such as customer,product,date; of a "
+    text += ".tns or .npz file, names of the modes, or NAME=FILE with a file of labels"
+    add("--modes", type=modes, help=text)
+    add("--values", metavar="COLUMN", help="column of counts (default: each line counts 1)")
+    text = "count dates by day, week, month or year, such as date=week"
+    add("--bins", type=bins, help=text)
 
 
 def add_numbers(parser: Any) -> None:

@@ -14,6 +14,7 @@ from klnmf.cli.long_runs import (
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     PENALTIES,
+    add_events,
     add_numbers,
     add_output,
     add_penalties,
@@ -27,6 +28,7 @@ SUMMARY = "choose the number of components by predicting held-out entries of X"
 EXAMPLES = """\
   klnmf rank counts.npz
   klnmf rank counts.npz --ranks 5,10,20,40 --plot rank.png
+  klnmf rank sales.csv --modes customer,product,date --bins date=week
   klnmf rank big.npz -o rank.json                # run again to continue after Ctrl-C
 """
 # Options that are arguments of select_rank under the same name.
@@ -45,24 +47,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser)
     add_penalties(parser)
     add_threads(parser, "--n-threads")
+    add_events(parser)
     add_search_options(parser, "fold", labels=False)
 
 
 def run(args: argparse.Namespace) -> int:
     """Search, print, save. An interrupted search is continued."""
     from klnmf.cli.data import read_data
+    from klnmf.cli.events import has_events, read_events, refuse_options
     from klnmf.model_selection import select_rank
 
+    are_events = has_events(args)
     files = checked_files(args, RANK, ".rank.json")
-    known = read_numbers(args)
-    table = read_data(args)
+    parameters = [name for name in _PARAMETERS if not (are_events and name in PENALTIES)]
+    X: Any
+    known: dict[str, Any] = {}
+    if are_events:
+        refuse_options(args, *parameters, "ranks", "splits", "plot", "json", "resume")
+        X = read_events(args)
+    else:
+        known = read_numbers(args)
+        X = read_data(args).X
     try:
         with run_options(args, files, line_of_search) as run:
             selection = select_rank(
-                table.X,
+                X,
                 args.ranks,
                 n_splits=args.splits,
-                **{name: getattr(args, name) for name in _PARAMETERS},
+                **{name: getattr(args, name) for name in parameters},
                 **known,
                 run=run,
             )

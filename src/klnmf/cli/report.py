@@ -9,9 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import PAGE, check_output, stem_of
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet
+from klnmf.cli.options import (
+    add_data,
+    add_events,
+    add_matching,
+    add_model,
+    add_output,
+    add_quiet,
+)
 
 if TYPE_CHECKING:
+    from klnmf.data.sparse_tensor import SparseTensor
     from klnmf.model_selection import RankSelection
     from klnmf.readers import CountTable
     from klnmf.saved.models import SavedModel
@@ -31,21 +39,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--title", help="title of the report")
     add_quiet(parser)
     add_matching(parser)
+    add_events(parser)
     add_data(parser, nargs="?")
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the report on a model, with a summary of DATA if it is given."""
     from klnmf.cli.data import read_data
+    from klnmf.cli.events import is_of_events, refuse_options
     from klnmf.cli.models import in_models_features, read_model, represent, take_options
     from klnmf.model_selection import RankSelection
 
     output = f"{stem_of(args.model)}.html" if args.output is None else args.output
     output = check_output(args, PAGE, output, args.model, args.data, args.rank)
-    saved = read_model(args.model)
+    saved = read_model(args, takes_events=True)
     rank = None if args.rank is None else RankSelection.load(args.rank)
     if rank is not None:
         _check_same_data(args.rank, rank, saved)
+    if is_of_events(saved):
+        refuse_options(args, "rank", "title")
+        X = None if args.data is None else _fitted_events(args, saved)
+        write_page(args, output, saved, {}, X, _how_to_fit(args, saved), rank)
+        return DONE
     samples, X = samples_of(saved), None
     if args.data is not None:
         take_options(args, saved)
@@ -90,19 +105,24 @@ def write_page(
     rank: RankSelection | None = None,
 ) -> None:
     """Write the report on a saved model and these samples."""
+    from klnmf.cli.events import is_of_events
     from klnmf.report import write_report
 
+    about: dict[str, Any] = samples
+    if not is_of_events(saved):
+        about = samples | {
+            "feature_names": saved.feature_names,
+            "vocabulary": "texts" if saved.metadata.get("open_features") is True else None,
+        }
     write_report(
         path,
         saved.model,
         X=X,
-        feature_names=saved.feature_names,
         component_names=saved.component_names,
-        vocabulary="texts" if saved.metadata.get("open_features") is True else None,
         title=args.title,
         parameters=how,
         rank_selection=rank,
-        **samples,
+        **about,
     )
     say(args, f"report: {path}")
 
@@ -130,10 +150,26 @@ def _labels(metadata: dict[str, Any], columns: dict[str, Any], n_samples: int | 
     return ["" if label is None else label for label in found]
 
 
+def _fitted_events(args: argparse.Namespace, saved: SavedModel) -> SparseTensor:
+    """Read DATA, which must be what a model of events was fitted to."""
+    from klnmf.cli.events import read_like
+
+    X, total = read_like(args, saved), saved.metadata.get("total")
+    if X.shape != saved.model.shape_ or total not in (None, X.total):
+        raise CommandError(
+            f"{args.data} is not what {args.model} was fitted to. A report on events is about the "
+            "fit: leave DATA out. klnmf transform represents new events."
+        )
+    return X
+
+
 def _check_same_data(path: str, rank: RankSelection, saved: SavedModel) -> None:
     """Refuse the ranks of data of another shape than those of the model."""
     n_fitted = None if saved.W is None else int(saved.W.shape[0])
-    shape, of_model = (rank.n_samples, rank.n_features), (n_fitted, saved.model.n_features_in_)
+    n_features = getattr(saved.model, "n_features_in_", None)
+    if n_features is None:  # of events
+        n_fitted, n_features = saved.model.shape_[:2]
+    shape, of_model = (rank.n_samples, rank.n_features), (n_fitted, n_features)
     if shape[1] != of_model[1] or of_model[0] not in (None, shape[0]):
         raise CommandError(
             f"{path} is about {shape[0]:,} samples × {shape[1]:,} features, and the model about "

@@ -1,12 +1,17 @@
 """``klnmf topics``."""
 
+from __future__ import annotations
+
 import argparse
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import TOPICS, check_output, write_rows, write_text
 from klnmf.cli.messages import DONE
 from klnmf.cli.options import add_model, add_output, natural
+
+if TYPE_CHECKING:
+    from klnmf.saved.models import SavedModel
 
 SUMMARY = "show what the components of a model are about"
 EXAMPLES = """\
@@ -30,11 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the top features of each component."""
+    from klnmf.cli.events import is_of_events
     from klnmf.cli.models import read_model
     from klnmf.topics import component_shares, format_topics, top_features
 
     form = _form(args)
-    saved = read_model(args.model)
+    saved = read_model(args, takes_events=True)
+    if is_of_events(saved):
+        return _write_modes(args, form, saved)
     components, names, W = saved.model.components_, saved.feature_names, saved.W
     titles = saved.component_names
     if form == ".txt":
@@ -63,6 +71,46 @@ def run(args: argparse.Namespace) -> int:
         [k, *(titles or [])[k : k + 1], f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
         for k, features in enumerate(top)
         for place, (name, score) in enumerate(features, start=1)
+    ]
+    write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
+    return DONE
+
+
+def _write_modes(args: argparse.Namespace, form: str, saved: SavedModel) -> int:
+    """Write the top labels of each component in every mode."""
+    from klnmf.topics.modes import format_components, leading_labels, modes_of, sizes_of
+
+    model, titles = saved.model, saved.component_names
+    if form == ".txt":
+        text = format_components(model, args.top, args.by, component_names=titles)
+        write_text(args.output, text)
+        return DONE
+    modes, shares = modes_of(model), sizes_of(model)
+    top = {mode.name: leading_labels(model, mode, args.top, args.by) for mode in modes}
+    named = [{} if titles is None else {"name": title} for title in titles or shares]
+    if form == ".json":
+        found = [
+            {
+                "component": k,
+                **named[k],
+                "share": float(shares[k]),
+                "modes": {
+                    mode: [{"label": label, args.by: score} for label, score in labels[k]]
+                    for mode, labels in top.items()
+                },
+            }
+            for k in range(len(shares))
+        ]
+        write_text(args.output, json.dumps(found, indent=2, ensure_ascii=False))
+        return DONE
+    rows: list[list[Any]] = [
+        ["component", *named[0], "share", "mode", "rank", "label", args.by],
+        *(
+            [k, *named[k].values(), f"{shares[k]:.6g}", mode, place, label, f"{score:.6g}"]
+            for k in range(len(shares))
+            for mode, labels in top.items()
+            for place, (label, score) in enumerate(labels[k], start=1)
+        ),
     ]
     write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
     return DONE

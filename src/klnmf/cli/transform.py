@@ -1,20 +1,34 @@
 """``klnmf transform``."""
 
+from __future__ import annotations
+
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import FACTOR, check_output, write_rows
 from klnmf.cli.messages import DONE, CommandError, say
-from klnmf.cli.options import add_data, add_matching, add_model, add_output, add_quiet, add_threads
+from klnmf.cli.options import (
+    add_data,
+    add_events,
+    add_matching,
+    add_model,
+    add_output,
+    add_quiet,
+    add_threads,
+)
 from klnmf.support.whole_files import writing
+
+if TYPE_CHECKING:
+    from klnmf.saved.models import SavedModel
 
 SUMMARY = "represent new samples by the components of a model"
 EXAMPLES = """\
   klnmf transform model.klnmf new.npz -o W.csv
   klnmf transform model.klnmf new.h5ad -o W.npz       sparse; features matched by name
   klnmf transform model.klnmf tumours.SBS96.all -o W.csv --few-components
+  klnmf transform sales.klnmf new_sales.csv -o shares.csv --proportions
 """
 
 
@@ -34,20 +48,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_threads(parser)
     add_quiet(parser)
     add_matching(parser)
+    add_events(parser)
     add_data(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
     from klnmf.cli.data import open_data
+    from klnmf.cli.events import is_of_events
     from klnmf.cli.models import read_model, represent, represent_sparsely, take_options
 
     if args.sample_weight is not None and not args.few_components:
         raise CommandError("--sample-weight is for --few-components: W itself does not need it.")
     if args.output != "-":
         check_output(args, FACTOR, args.output, args.model, args.data)
-    saved = read_model(args.model)
+    saved = read_model(args, takes_events=True)
     saved.model.set_params(n_threads=args.n_threads)
+    if is_of_events(saved):
+        return _represent_events(args, saved)
     take_options(args, saved)
     table = open_data(args)
     W = (represent_sparsely if args.few_components else represent)(args, saved, table)
@@ -60,11 +78,27 @@ def run(args: argparse.Namespace) -> int:
     return DONE
 
 
+def _represent_events(args: argparse.Namespace, saved: SavedModel) -> int:
+    """Write the factor of the first mode of new events."""
+    from klnmf.cli.events import read_like, refuse_options
+
+    refuse_options(args, "n_threads", "proportions")
+    tensor, model = read_like(args, saved), saved.model
+    W, what = model.transform(tensor), model.mode_names_[0]
+    if args.proportions:
+        W = model.proportions(W)
+    write_factor(args.output, W, tensor.labels[0], saved.component_names, what)
+    if args.output != "-":
+        say(args, f"{what}: {args.output}, {W.shape[0]:,} labels × {W.shape[1]:,} components")
+    return DONE
+
+
 def write_factor(
     path: str,
     W: Any,
     sample_names: Sequence[str] | None,
     component_names: Sequence[str] | None = None,
+    what: str = "sample",
 ) -> None:
     """Write W in the format of the file name: .csv, .tsv, .npz (sparse) or .npy."""
     import numpy as np
@@ -80,17 +114,17 @@ def write_factor(
         with writing(Path(path)) as file:
             np.save(file, dense(W), allow_pickle=False)
     else:
-        rows = _rows(W, sample_names, component_names)
+        rows = _rows(W, sample_names, component_names, what)
         write_rows(path, rows, delimiter="\t" if suffix == ".tsv" else ",")
 
 
 def _rows(
-    W: Any, sample_names: Sequence[str] | None, component_names: Sequence[str] | None
+    W: Any, sample_names: Sequence[str] | None, component_names: Sequence[str] | None, what: str
 ) -> Iterator[list[Any]]:
     from klnmf.topics.checks import dense
 
     n_samples, rank = W.shape
-    yield ["sample", *(component_names or (f"component_{k}" for k in range(rank)))]
+    yield [what, *(component_names or (f"component_{k}" for k in range(rank)))]
     for i in range(n_samples):
         name = str(i) if sample_names is None else str(sample_names[i])
         yield [name, *(f"{value:.9g}" for value in dense(W[[i]])[0])]

@@ -7,16 +7,19 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.constraints import OF_MATRIX, ConstraintNames, Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of, in_feature_order
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties, factor_name
 from klnmf.data.canonical import canonical
 from klnmf.data.cell_weights import shape_of
 from klnmf.data.matrix_checks import checked_matrix
+from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.validation import VALUE_RANGE, refuse_first, warn_caller
 from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 
+# Constraints with a row for each component, as components_ has.
+BY_COMPONENTS = ("fixed_components", "zero_components")
 # Constraints with a column, or an entry, for each feature.
 OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components")
 
@@ -28,44 +31,48 @@ def check_constraints(
     dtype: np.dtype[Any],
     feature_names: Any = None,
     penalties: Penalties = NO_PENALTIES,
+    called: ConstraintNames = OF_MATRIX,
 ) -> Constraints:
     """Return the constraints of a fit, or say what is wrong with them.
 
-    ``given`` has ``FitConstraints`` and ``ComponentConstraints`` as they were passed. Constraints
-    on features are put in the order of ``feature_names``. Weights and exposures scale penalties.
+    ``given`` has constraints by the names that they are ``called``, as they were passed. Those on
+    features are put in the order of ``feature_names``. Weights and exposures scale penalties.
     """
-    n, m = shape
     given = {
         name: in_feature_order(value, name, feature_names) if name in OF_FEATURES else value
         for name, value in given.items()
     }
-    fixed = (
-        _fixed(given.get("fixed_W"), "fixed_W", n, dtype),
-        _fixed(given.get("fixed_components"), "fixed_components", m, dtype, by_rows=True),
+    fixed = tuple(
+        _fixed(given.get(name), name, size, dtype, by_rows=name in BY_COMPONENTS)
+        for name, size in zip(called.fixed, shape, strict=True)
     )
-    sizes = [0 if part is None else part.shape[1] for part in fixed]
-    if sum(sizes) > n_components:
+    of_first, *of_others = (0 if part is None else part.shape[1] for part in fixed)
+    n_fixed = of_first + max(of_others)
+    if n_fixed > n_components:
         raise ValueError(
-            f"{sizes[1]} fixed components and {sizes[0]} fixed columns of W are {sum(sizes)} "
+            f"{max(of_others)} fixed components and {of_first} fixed columns of W are {n_fixed} "
             f"components, more than n_components={n_components}. Increase n_components."
         )
+    missing = given.get("missing")
+    if not isinstance(missing, SparseTensor):  # which was checked already
+        missing = checked_pattern(missing, "missing", shape)
     constraints = Constraints(
         shape=shape,
         n_components=n_components,
-        weights=(
-            checked_weights(given.get("sample_weight"), "sample_weight", n, dtype),
-            checked_weights(given.get("feature_weight"), "feature_weight", m, dtype),
+        weights=tuple(
+            checked_weights(given.get(name), name, size, dtype)
+            for name, size in zip(called.weights, shape, strict=True)
         ),
-        exposure=checked_weights(given.get("exposure"), "exposure", n, dtype),
-        missing=checked_pattern(given.get("missing"), "missing", (n, m)),
+        exposure=checked_weights(given.get("exposure"), "exposure", shape[0], dtype),
+        missing=missing,
         fixed=fixed,
         penalties=penalties,
+        called=called,
     )
     _check_scaled_values(constraints, dtype)
-    zero_W = checked_pattern(given.get("zero_W"), "zero_W", (n, n_components))
-    zero_H = checked_pattern(given.get("zero_components"), "zero_components", (n_components, m))
-    zero_H = None if zero_H is None else sp.csr_array(zero_H.T)
-    zeros = (_free_zeros(constraints, 0, zero_W), _free_zeros(constraints, 1, zero_H))
+    zeros = tuple(
+        _zeros(constraints, mode, given.get(name)) for mode, name in enumerate(called.zeros)
+    )
     constraints = dataclasses.replace(constraints, zeros=zeros)
     _check_scaled_penalties(constraints, dtype)
     return constraints
@@ -92,10 +99,10 @@ def checked_weights(given: Any, name: str, size: int, dtype: np.dtype[Any]) -> A
     except (TypeError, ValueError) as error:
         raise TypeError(f"{name} must hold real numbers: {error}.") from error
     if values.shape != (size,):
-        whose = "feature" if name == "feature_weight" else "sample"
+        whose = {"feature_weight": "feature", "sample_weight": "sample", "exposure": "sample"}
         raise ValueError(
-            f"{option(name)} must have one number for each {whose}, shape ({size},); got "
-            f"{values.shape}."
+            f"{option(name)} must have one number for each {whose.get(name, 'row')}, shape "
+            f"({size},); got {values.shape}."
         )
     low, high = VALUE_RANGE[dtype.name]
     is_exposure, name = name == "exposure", option(name)
@@ -136,7 +143,7 @@ def _fixed(
 def _check_scaled_values(constraints: Constraints, dtype: np.dtype[Any]) -> None:
     """Refuse weights and exposures that take fixed entries beyond what the arithmetic can hold."""
     _, high = VALUE_RANGE[dtype.name]
-    for mode, name in enumerate(("fixed_W", "fixed_components")):
+    for mode, name in enumerate(constraints.called.fixed):
         fixed, scales = constraints.fixed[mode], constraints.scales(mode)
         if fixed is None or scales is None:
             continue
@@ -164,7 +171,7 @@ def _check_smallest(what_has: str, smallest: float, dtype: np.dtype[Any]) -> Non
 # ---- patterns of cells ---------------------------------------------------------------------------
 
 
-def checked_pattern(given: Any, name: str, shape: tuple[int, int]) -> sp.csr_array | None:
+def checked_pattern(given: Any, name: str, shape: tuple[int, ...]) -> sp.csr_array | None:
     """Return the nonzero cells of a matrix, dense or sparse, as a canonical CSR array of True."""
     if given is None:
         return None
@@ -205,23 +212,27 @@ def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
     return values
 
 
-def _free_zeros(
-    constraints: Constraints, mode: int, cells: sp.csr_array | None
-) -> sp.csr_array | None:
+def _zeros(constraints: Constraints, mode: int, given: Any) -> sp.csr_array | None:
     """Return the zeros of the components that are not fixed; fixed entries must agree with them."""
+    name, is_turned = (
+        constraints.called.zeros[mode],
+        constraints.called.zeros[mode] in BY_COMPONENTS,
+    )
+    shape = (constraints.shape[mode], constraints.n_components)
+    cells = checked_pattern(given, name, shape[::-1] if is_turned else shape)
+    if cells is not None and is_turned:
+        cells = sp.csr_array(cells.T)
     if cells is None or constraints.fixed[mode] is None:
         return cells
     entries = cells.tocoo()
     is_fixed = constraints.is_frozen(mode)[entries.col]
-    size = (constraints.shape[mode], constraints.n_components)
-    values = constraints.original(mode, np.zeros(size))
+    values = constraints.original(mode, np.zeros(shape))
     clash = is_fixed & (values[entries.row, entries.col] > 0)
     if clash.any():
         row, component = (int(part[clash][0]) for part in (entries.row, entries.col))
-        names = (("zero_W", "fixed_W"), ("zero_components", "fixed_components"))[mode]
-        place = (component, row) if mode else (row, component)
+        place = (component, row) if is_turned else (row, component)
         raise ValueError(
-            f"{names[0]} sets entry {place} to 0, but {names[1]} fixes it at "
+            f"{name} sets entry {place} to 0, but {constraints.called.fixed[mode]} fixes it at "
             f"{values[row, component]:g}. Remove the entry from one of them."
         )
     free = sp.csr_array(

@@ -7,14 +7,14 @@ exposures e,
 
     W'_i = w_i e_i W_i,    H'_j = v_j H_j,
 
-so that a fit works on weighted values and on W' and H'. Everything else concerns single row
-problems, see ``klnmf.data.row_constraints``.
+so that a fit works on weighted values and on W' and H'. A tensor has more factors like H.
+Everything else concerns single row problems, see ``klnmf.data.row_constraints``.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,8 @@ import scipy.sparse as sp
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.cell_weights import CellWeights
 from klnmf.data.row_constraints import Pattern, RowConstraints, checksum_of
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_data import pattern_of_mode
 from klnmf.support.array_types import Array
 
 
@@ -53,6 +55,27 @@ class FitConstraints(SampleConstraints, total=False):
     sample_weight: Any
 
 
+class ConstraintNames(NamedTuple):
+    """What users call the constraints of each mode."""
+
+    weights: tuple[str, ...]
+    fixed: tuple[str, ...]
+    zeros: tuple[str, ...]
+
+    @classmethod
+    def of_tensor(cls, n_modes: int) -> ConstraintNames:
+        """Return the names of entries of lists by mode."""
+        modes = range(n_modes)
+        return cls(*(tuple(f"{name}[{mode}]" for mode in modes) for name in cls._fields))
+
+
+OF_MATRIX = ConstraintNames(
+    weights=("sample_weight", "feature_weight"),
+    fixed=("fixed_W", "fixed_components"),
+    zeros=("zero_W", "zero_components"),
+)
+
+
 @dataclass(frozen=True)
 class Constraints:
     """All constraints of a fit, checked; None: no such constraint. Without any, it does nothing.
@@ -66,10 +89,11 @@ class Constraints:
     n_components: int
     weights: tuple[Array | None, ...] = ()  # of samples, of features; (): none of any mode
     exposure: Array | None = None  # of the first mode
-    missing: sp.csr_array | None = None  # its stored entries are the missing cells
+    missing: Any = None  # CSR array or SparseTensor, whose stored entries are the missing cells
     fixed: tuple[Array | None, ...] = ()  # n × q, m × k, in the fit's type
     zeros: tuple[sp.csr_array | None, ...] = ()  # n × r, m × r
     penalties: Penalties = NO_PENALTIES
+    called: ConstraintNames = OF_MATRIX
 
     def __post_init__(self) -> None:
         for name in ("weights", "fixed", "zeros"):
@@ -89,17 +113,16 @@ class Constraints:
     @property
     def names(self) -> list[str]:
         """What was given, by the names of the parameters."""
-        given = {
-            "fixed_components": self.fixed[1],
-            "sample_weight": self.sample_weight,
-            "feature_weight": self.feature_weight,
-            "exposure": self.exposure,
-            "missing": self.missing,
-            "fixed_W": self.fixed[0],
-            "zero_W": self.zeros[0],
-            "zero_components": self.zeros[1],
-        }
-        return [name for name, value in given.items() if value is not None]
+        called = self.called
+        given = [
+            *zip(called.fixed[1:], self.fixed[1:], strict=True),
+            *zip(called.weights, self.weights, strict=True),
+            ("exposure", self.exposure),
+            ("missing", self.missing),
+            (called.fixed[0], self.fixed[0]),
+            *zip(called.zeros, self.zeros, strict=True),
+        ]
+        return [name for name, value in given if value is not None]
 
     @property
     def names_on_rows(self) -> list[str]:
@@ -107,8 +130,9 @@ class Constraints:
 
         Weights and exposures alone are a change of variables; under penalties, rows differ.
         """
-        of_W, of_H = self.penalties.penalised_modes
-        as_variables = {"sample_weight": of_W, "exposure": of_W, "feature_weight": of_H}
+        is_penalised = self.penalties.penalised_modes
+        as_variables = dict(zip(self.called.weights, is_penalised, strict=True))
+        as_variables["exposure"] = is_penalised[0]
         return [
             f"{name} under penalties" if name in as_variables else name
             for name in self.names
@@ -215,6 +239,8 @@ class Constraints:
         """Missing cells by the rows of a mode."""
         if self.missing is None:
             return None
+        if isinstance(self.missing, SparseTensor):
+            return pattern_of_mode(self.missing, mode)
         return Pattern.of(sp.csr_array(self.missing.T) if mode else self.missing)
 
     def row_constraints(self, mode: int) -> RowConstraints | None:
@@ -250,12 +276,16 @@ class Constraints:
             part = parts[mode]
             return (*parts[:mode], None if part is None else part[rows], *parts[mode + 1 :])
 
-        missing, cells = self.missing, (*[slice(None)] * mode, rows)
+        missing = self.missing
+        if isinstance(missing, SparseTensor):
+            missing = missing.take(mode, rows)
+        elif missing is not None:
+            missing = missing[(*[slice(None)] * mode, rows)]
         return replace(
             self,
             shape=(*self.shape[:mode], len(rows), *self.shape[mode + 1 :]),
             weights=taken(self.weights),
-            missing=None if missing is None else missing[cells],
+            missing=missing,
             fixed=taken(self.fixed),
             zeros=taken(self.zeros),
         )
@@ -269,11 +299,12 @@ class Constraints:
         """Checksum of all constraints but the penalties, which tells fits apart; None: of none."""
         if not self.names:
             return None
-        patterns = [
-            part
-            for cells in (self.missing, *self.zeros)
-            for part in ((None, None) if cells is None else (cells.indptr, cells.indices))
-        ]
+        patterns: list[Array | None] = []
+        for cells in (self.missing, *self.zeros):
+            if isinstance(cells, SparseTensor):
+                patterns += [cells.coords, None]
+            else:
+                patterns += [None, None] if cells is None else [cells.indptr, cells.indices]
         return checksum_of(*self.weights, self.exposure, *self.fixed, *patterns)
 
     def allowed(self, mode: int) -> Array | None:

@@ -11,6 +11,11 @@ import numpy as np
 from klnmf.support.array_types import Array
 from klnmf.support.number_checks import checked_nonnegative
 
+# Logarithms of what float64 holds, squared.
+MOST_LOG = 1500.0
+# Larger scales are beyond a float32: such a component, about to vanish, keeps its own.
+MOST_LOG_SCALE = 80.0
+
 
 def factor_name(mode: int) -> str:
     """Name of a mode's factor in records, messages and files."""
@@ -67,24 +72,38 @@ class Penalties:
         """Penalty of one factor from the sums and the sums of squares of its columns."""
         return float(self.l1[mode] * sums.sum() + 0.5 * self.l2[mode] * squares.sum())
 
-    def best_scales(self, sums: Sequence[Array], squares: Sequence[Array]) -> Array:
-        """Scale s of each component of a matrix (W_k s, H_k / s) with the least penalty.
+    def best_scales(self, sums: Sequence[Array], squares: Sequence[Array]) -> list[Array]:
+        """Scales of each component with the least penalty, by mode; their product is 1.
 
-        ``sums`` and ``squares`` are the column sums of W and H and of their squares; both factors
-        have a penalty. The scale is the unique s > 0 with
-        l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided by s² the left side increases
-        in log s, so that bisection cannot fail. A component that is 0 in either factor keeps its
-        scale.
+        ``sums`` and ``squares`` are the column sums of the factors and of their squares; all of
+        them have a penalty. It is convex in the logarithms of the scales. A component that is 0 in
+        one of the factors keeps its scale.
 
         Examples
         --------
         >>> ones = np.ones(1)
-        >>> s = Penalties.of_matrix(l1_W=1.0, l1_H=1.0).best_scales((ones, 4 * ones), (ones, ones))
+        >>> penalties = Penalties.of_matrix(l1_W=1.0, l1_H=1.0)
+        >>> s, _ = penalties.best_scales((ones, 4 * ones), (ones, ones))
         >>> np.round(s, 6)  # ‖w‖₁ s = ‖h‖₁ / s
         array([2.])
         """
-        cubic, linear = (l1 * of_mode for l1, of_mode in zip(self.l1, sums, strict=True))
-        quartic, constant = (l2 * of_mode for l2, of_mode in zip(self.l2, squares, strict=True))
+        l1 = [weight * of_mode for weight, of_mode in zip(self.l1, sums, strict=True)]
+        l2 = [weight * of_mode for weight, of_mode in zip(self.l2, squares, strict=True)]
+        if len(l1) > 2:
+            return _best_scales(np.array(l1), np.array(l2))
+        s = self._best_scale(l1, l2)
+        return [s, 1.0 / s]
+
+    @staticmethod
+    def _best_scale(l1: Sequence[Array], l2: Sequence[Array]) -> Array:
+        """Scale s of each component of two factors (W_k s, H_k / s) with the least penalty.
+
+        It is the unique s > 0 with l2_W‖w‖² s⁴ + l1_W‖w‖₁ s³ − l1_H‖h‖₁ s − l2_H‖h‖² = 0. Divided
+        by s² the left side increases in log s, so that bisection cannot fail. A component that is 0
+        in either factor keeps its scale.
+        """
+        cubic, linear = l1
+        quartic, constant = l2
         low, high = np.full(len(cubic), -100.0), np.full(len(cubic), 100.0)
         for _ in range(64):  # 200 / 2⁶⁴ is below the rounding of s
             t = 0.5 * (low + high)
@@ -93,6 +112,31 @@ class Penalties:
             low, high = np.where(too_large, low, t), np.where(too_large, t, high)
         alive = (cubic + quartic > 0) & (linear + constant > 0)
         return np.where(alive, np.exp(0.5 * (low + high)), 1.0)
+
+
+def _best_scales(l1: Array, l2: Array) -> list[Array]:
+    """Scales of the components of several factors, by mode; the penalties are modes × components.
+
+    At the best ones l1 s + l2 s² is the same number exp(t) in every mode, by Lagrange. Each s rises
+    with t, so that bisection finds the t at which their product is 1.
+    """
+    with np.errstate(divide="ignore"):
+        log_l1, log_l2 = np.log(l1), np.log(l2)
+    is_alive = np.maximum(log_l1, log_l2).min(axis=0) > -np.inf
+    log_l1, log_l2 = np.where(is_alive, log_l1, 0.0), np.where(is_alive, log_l2, -np.inf)
+
+    def log_scales(t: Array) -> Array:
+        # s = 2 e^t / (l1 + √(l1² + 4 l2 e^t)), which loses no digits
+        root = 0.5 * np.logaddexp(2 * log_l1, np.log(4.0) + log_l2 + t)
+        return np.asarray(np.log(2.0) + t - np.logaddexp(log_l1, root))
+
+    low, high = np.full(l1.shape[1], -MOST_LOG), np.full(l1.shape[1], MOST_LOG)
+    for _ in range(64):
+        t = 0.5 * (low + high)
+        is_large = log_scales(t).sum(axis=0) > 0
+        low, high = np.where(is_large, low, t), np.where(is_large, t, high)
+    found = log_scales(0.5 * (low + high))
+    return list(np.exp(np.where(np.abs(found).max(axis=0) < MOST_LOG_SCALE, found, 0.0)))
 
 
 NO_PENALTIES = Penalties()

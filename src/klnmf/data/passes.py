@@ -1,5 +1,7 @@
 """Passes of the compiled core over X, on threads: the same results for any number of them."""
 
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
@@ -7,6 +9,9 @@ import scipy.sparse as sp
 
 from klnmf import _core
 from klnmf.support.array_types import Array
+
+# That the other factors of a mode may have together, because indices are of type int32.
+MOST_ROWS = np.iinfo(np.int32).max
 
 
 class ValueSummary(NamedTuple):
@@ -68,6 +73,69 @@ def transposed(
         np.empty(len(indices), dtype=values.dtype),
     )
     _core.transpose_rows(indptr, indices, values, n_threads, *arrays)
+    return arrays
+
+
+def sorted_by_mode(
+    coords: Array, values: Array, mode: int, size: int, n_threads: int = 1
+) -> tuple[Array, Array]:
+    """Return the entries of a tensor in the order of their coordinates in one mode, of this size.
+
+    Those with the same keep their order: sorted by the last mode, then by the one before it and so
+    on, they are in the order of all modes. ``coords`` has a row for each mode, of type int32;
+    values are of type float32 or float64.
+
+    >>> sorted_by_mode(
+    ...     np.array([[1, 0, 1], [2, 5, 0]], dtype=np.int32), np.array([1.0, 2.0, 3.0]), 0, 2
+    ... )
+    (array([[0, 1, 1],
+           [5, 2, 0]], dtype=int32), array([2., 1., 3.]))
+    """
+    modes = np.arange(len(coords), dtype=np.int32)
+    arrays = _sorted_entries(coords, values, mode, size, modes, np.zeros_like(modes), n_threads)
+    return arrays[1:]
+
+
+def rows_of_mode(
+    coords: Array, values: Array, mode: int, shape: Sequence[int], n_threads: int = 1
+) -> tuple[Array, Array, Array]:
+    """Return the entries of a tensor by the rows of one mode: indptr, indices and values.
+
+    ``indices`` has a row for each other mode, as those of a `Piece`. Entries of a row keep their
+    order.
+
+    >>> coords = np.array([[1, 0, 1], [2, 5, 0], [0, 0, 3]], dtype=np.int32)
+    >>> rows_of_mode(coords, np.array([1.0, 2.0, 3.0]), 0, (2, 6, 4))[:2]
+    (array([0, 1, 3]), array([[5, 2, 0],
+           [6, 6, 9]], dtype=int32))
+    """
+    others = [other for other in range(len(shape)) if other != mode]
+    ends = list(accumulate(shape[other] for other in others))
+    if ends and ends[-1] > MOST_ROWS:
+        raise ValueError(
+            f"A tensor of shape {tuple(shape)} is too large: all modes but one may have at most "
+            f"{MOST_ROWS:,} rows together. Remove rows without counts, or fit a part of it."
+        )
+    modes, offsets = (np.array(part, dtype=np.int32) for part in (others, [0, *ends[:-1]]))
+    return _sorted_entries(coords, values, mode, shape[mode], modes, offsets, n_threads)
+
+
+def _sorted_entries(
+    coords: Array,
+    values: Array,
+    mode: int,
+    size: int,
+    modes: Array,
+    offsets: Array,
+    n_threads: int,
+) -> tuple[Array, Array, Array]:
+    """Return indptr, the coordinates of some modes, with offsets, and values."""
+    arrays = (
+        np.empty(size + 1, dtype=np.int64),
+        np.empty((len(modes), len(values)), dtype=np.int32),
+        np.empty(len(values), dtype=values.dtype),
+    )
+    _core.sort_by_mode(coords, values, mode, modes, offsets, n_threads, *arrays)
     return arrays
 
 

@@ -24,10 +24,13 @@ from klnmf.support.array_types import Array
 
 @dataclass(frozen=True)
 class Pattern:
-    """Cells of a matrix: row i has ``columns[starts[i]:starts[i + 1]]``, in rising order."""
+    """Cells of a matrix: row i has ``columns[starts[i]:starts[i + 1]]``, in rising order.
+
+    Those of a tensor have a column in each of the other modes, numbered as in a `Piece`.
+    """
 
     starts: Array  # int64
-    columns: Array
+    columns: Array  # of all cells, or (d − 1) × cells
 
     @classmethod
     def of(cls, cells: sp.csr_array, dtype: Any = np.int64) -> Pattern:
@@ -36,17 +39,17 @@ class Pattern:
 
     def row(self, i: int) -> Array:
         """Columns of one row."""
-        return self.columns[self.starts[i] : self.starts[i + 1]]
+        return self.columns[..., self.starts[i] : self.starts[i + 1]]
 
     def rows(self, rows: slice) -> Pattern:
         """Return consecutive rows."""
         starts = self.starts[rows.start : rows.stop + 1]
-        return Pattern(starts - starts[0], self.columns[starts[0] : starts[-1]])
+        return Pattern(starts - starts[0], self.columns[..., starts[0] : starts[-1]])
 
     def take(self, rows: Array) -> Pattern:
         """Return rows by their numbers."""
         starts, places = taken_rows(self.starts, rows)
-        return Pattern(starts, self.columns[places])
+        return Pattern(starts, self.columns[..., places])
 
 
 @dataclass(frozen=True)

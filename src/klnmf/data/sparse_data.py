@@ -1,7 +1,8 @@
 """X as solvers see it: what every kind of data has, and data in memory.
 
-A fit sees X once per mode: by rows for W, by columns (the rows of Xᵀ) for H. A `RowView` is one
-mode; `CountData` is all of them, with the totals that solvers need.
+A fit sees X once per mode: by rows for W, by columns (the rows of Xᵀ) for H, and so on for the
+modes of a tensor. A `RowView` is one mode; `CountData` is all of them, with the totals that solvers
+need.
 """
 
 from __future__ import annotations
@@ -52,8 +53,28 @@ def column_numbers(indices: Array, n_columns: int) -> Array:
     return np.ascontiguousarray(indices, dtype=np.int32)
 
 
+def at_cells(stacked: Array, indices: Array) -> Array:
+    """Entries at some cells: of a column, or the products of one of each mode of a tensor.
+
+    ``stacked`` has an entry for each column of a view, and ``indices`` are as in a `Piece`.
+
+    >>> at_cells(np.array([2.0, 3.0, 5.0]), np.array([[0, 1], [2, 2]]))
+    array([10., 15.])
+    """
+    if indices.ndim == 1:
+        return np.asarray(stacked[indices])
+    product: Array = stacked[indices[0]]
+    for of_mode in indices[1:]:  # faster than a product over the short axis
+        product *= stacked[of_mode]
+    return product
+
+
 class Piece(NamedTuple):
-    """Some consecutive rows of a view, in CSR form."""
+    """Some consecutive rows of a view, in CSR form.
+
+    A nonzero of a matrix has one column. One of a tensor has one in each of the other modes, whose
+    columns are numbered one mode after the other: ``indices`` are (d − 1) × nnz then.
+    """
 
     rows: slice
     indptr: Array  # from 0
@@ -66,9 +87,18 @@ class RowView(ABC):
     """One mode of the data, by rows."""
 
     indptr: Array  # int64, n_rows + 1; row i has indptr[i + 1] - indptr[i] nonzeros
-    n_columns: int
+    n_columns: int  # of all other modes
     row_constraints: RowConstraints | None
     n_threads: int = 1  # of passes over the rows
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """Numbers of columns of the other modes; they sum to ``n_columns``."""
+        return (self.n_columns,)
+
+    def split(self, columns: Array) -> list[Array]:
+        """Return the parts of an array that has an entry or a row for each column, by mode."""
+        return np.split(columns, np.cumsum(self.sizes)[:-1])
 
     @cached_property
     def row_sums(self) -> Array:
@@ -125,7 +155,7 @@ class InMemoryView(RowView):
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`RowView`."""
         indptr, places = taken_rows(self.indptr, rows)
-        return indptr, self.indices[places], self.values[places]
+        return indptr, self.indices[..., places], self.values[places]
 
     def whole(self) -> InMemoryView:
         """See :class:`RowView`."""
@@ -137,7 +167,7 @@ class InMemoryView(RowView):
         entries = slice(int(ends[0]), int(ends[-1]))
         return InMemoryView(
             ends - ends[0],
-            column_numbers(self.indices[entries], self.n_columns),
+            column_numbers(self.indices[..., entries], self.n_columns),
             self.values[entries],
             self.n_columns,
             None if self.row_constraints is None else self.row_constraints.rows(rows),
@@ -178,15 +208,15 @@ def view_of(
 # ---- all modes -----------------------------------------------------------------------------------
 
 
-def checksum_of_sums(row_sums: Array, column_sums: Array) -> int:
+def checksum_of_sums(row_sums: Array, *sums_of_others: Array) -> int:
     """Checksum of the sums of X, by which a fitted model recognises the counts of its fit.
 
     Sums of whole numbers are exact, so that it does not depend on how X is stored, nor on its type.
     The order of the samples, and samples without counts, make no difference to a model or to this.
     """
     rows = np.sort(row_sums[row_sums > 0])
-    both = np.concatenate([rows, column_sums]).astype("<f8")
-    return zlib.crc32(both.view(np.uint8).data)
+    everything = np.concatenate([rows, *sums_of_others]).astype("<f8")
+    return zlib.crc32(everything.view(np.uint8).data)
 
 
 def counts_checksum(X: sp.csr_array) -> int:
@@ -197,6 +227,14 @@ def counts_checksum(X: sp.csr_array) -> int:
 
 class DataConstraints(Protocol):
     """What data need of the constraints of a fit, see ``klnmf.constraints``."""
+
+    @property
+    def weights(self) -> tuple[Array | None, ...]:
+        """Weights of the rows of each mode."""
+
+    @property
+    def missing(self) -> Any:
+        """Cells that were not observed, as a matrix or a tensor; None: there are none."""
 
     @property
     def checksum(self) -> int | None:
@@ -230,7 +268,7 @@ class CountData(FitInput):
 
     @abstractmethod
     def view(self, mode: int) -> RowView:
-        """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H)."""
+        """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H), ..."""
 
     @cached_property
     def total(self) -> float:
@@ -269,7 +307,7 @@ class CountData(FitInput):
     @property
     def sums_checksum(self) -> int:
         """See :func:`checksum_of_sums`; every start needs the sums anyway."""
-        return checksum_of_sums(self.view(0).row_sums, self.view(1).row_sums)
+        return checksum_of_sums(*(self.view(mode).row_sums for mode in range(len(self.shape))))
 
     def over_rows(self, function: Callable[[Piece], Any]) -> Iterator[Any]:
         """Results of a function for each piece of X by rows, computed where the piece is."""

@@ -14,6 +14,7 @@ import scipy.sparse as sp
 
 from klnmf.data.canonical import type_of_sums
 from klnmf.data.events import events_of, rank_of
+from klnmf.data.passes import sorted_by_mode
 from klnmf.data.tensor_checks import checked_parts, default_names
 from klnmf.data.validation import working_dtype
 from klnmf.support.array_types import Array, FloatArray
@@ -22,6 +23,7 @@ from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.optional_packages import installed_version
 
 _DENSE_CELLS = 1 << 27  # a gigabyte of float64
+FEW_SLICES = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -98,7 +100,7 @@ class SparseTensor:
         for array in (coords, values, *labels):
             if array is not None:
                 array.flags.writeable = False
-        ordered = tuple(each is not None and _is_rising(each) for each in labels)
+        ordered = tuple(each is not None and is_rising(each) for each in labels)
         parts = (coords, values, shape, names, labels, ordered)
         for each, part in zip(fields(self), parts, strict=True):
             object.__setattr__(self, each.name, part)
@@ -318,8 +320,8 @@ def _imported(package: str) -> Any:
 def _canonical(coords: Array, values: Array) -> tuple[Array, Array]:
     """Sort entries, sum those of a cell, and drop zeros; int32 coords are the caller's own."""
     if not _is_sorted(coords):
-        order = np.lexsort(coords[::-1])
-        coords, values = coords[:, order], values[order]
+        coords, order = _sorted(coords)
+        values = values[order]
     is_new = np.ones(len(values), dtype=bool)
     is_new[1:] = (coords[:, 1:] != coords[:, :-1]).any(axis=0)
     kind, starts = values.dtype.kind, np.flatnonzero(is_new)
@@ -340,6 +342,18 @@ def _canonical(coords: Array, values: Array) -> tuple[Array, Array]:
     return np.ascontiguousarray(coords), floats
 
 
+def _sorted(coords: Array) -> tuple[Array, Array]:
+    """Return entries in the order of all modes, and where they were."""
+    sizes = coords.max(axis=1) + 1
+    if sizes.max() > FEW_SLICES + 4 * coords.shape[1]:  # a counting sort would count nothing
+        order = np.lexsort(coords[::-1])
+        return coords[:, order], order
+    places = np.arange(coords.shape[1], dtype=np.float64)
+    for mode in reversed(range(len(coords))):
+        coords, places = sorted_by_mode(coords, places, mode, int(sizes[mode]))
+    return coords, places.astype(np.intp)
+
+
 def _is_sorted(coords: Array) -> bool:
     """Whether no entry comes before the one that it follows, by the first mode that differs."""
     tied = np.ones(max(coords.shape[1] - 1, 0), dtype=bool)
@@ -350,6 +364,7 @@ def _is_sorted(coords: Array) -> bool:
     return True
 
 
-def _is_rising(labels: Array) -> bool:
+def is_rising(labels: Array) -> bool:
+    """Whether labels are numbers, or ISO dates, that rise."""
     rank = rank_of(labels)
     return rank is not None and all(rank(a) < rank(b) for a, b in pairwise(labels))

@@ -349,6 +349,7 @@ def check_start(factor: Any, name: str, shape: tuple[int, int], dtype: np.dtype[
     return np.where(dense < low, 0, dense).astype(dtype)
 
 
-def is_integer_valued(X: sp.csr_array) -> bool:
-    """Whether every value is a whole number that a 64-bit integer holds exactly."""
-    return bool(np.all(X.data == np.floor(X.data)) and X.data.max(initial=0) < 2**53)
+def is_integer_valued(X: Any) -> bool:
+    """Whether every value of a matrix or tensor is a whole number that an int64 holds exactly."""
+    values = X.data if sp.issparse(X) else X.values
+    return bool(np.all(values == np.floor(values)) and values.max(initial=0) < 2**53)

@@ -1,12 +1,13 @@
 """`FactorModel`: the methods that all estimators share."""
 
 import copy
+from abc import abstractmethod
 from contextlib import closing
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from numbers import Real
-from typing import Any, ClassVar, Unpack
+from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
@@ -17,15 +18,24 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.backends import BACKENDS, backend_named, make_backend
 from klnmf.backends.base import Backend, RowModel
 from klnmf.constraints.checks import check_constraints, check_penalties
-from klnmf.constraints.constraints import Constraints, FitConstraints, SampleConstraints
+from klnmf.constraints.constraints import (
+    OF_MATRIX,
+    ConstraintNames,
+    Constraints,
+    FitConstraints,
+    SampleConstraints,
+)
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.matrix_checks import checked_matrix
-from klnmf.data.sparse_data import CountData, InMemoryData
+from klnmf.data.sparse_data import CountData
+from klnmf.data.tensor_data import data_in_memory, rows_in_memory
 from klnmf.data.validation import checked_input
-from klnmf.estimators.arguments import ChecksParameters, check_arguments
+from klnmf.estimators.arguments import ChecksParameters, check_arguments, set_checked_params
 from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
 from klnmf.estimators.held_out import Likelihood, held_out_likelihood
-from klnmf.solvers.base import Problem
+from klnmf.estimators.run_options import RunOptions
+from klnmf.solvers.base import Problem, State
+from klnmf.solvers.loop import Record
 from klnmf.solvers.row_solve import row_solve_of, solved_rows
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
@@ -52,7 +62,7 @@ def check_fitted(model: Any) -> None:
         raise TypeError(
             f"model must be a fitted KLNMF or MiniBatchKLNMF; got {described(model)}.{hint}"
         )
-    check_is_fitted(model, "components_")
+    model._check_is_fitted()
 
 
 class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParameters):
@@ -77,6 +87,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
     W_sums_: Array | None
     data_checksum_: int | None
 
+    _called: ConstraintNames = OF_MATRIX
+    _transform_arguments: ClassVar[tuple[str, ...]] = TRANSFORM_ARGUMENTS
+    _fit_arguments: ClassVar[tuple[str, ...]] = FIT_ARGUMENTS
     # What scikit-learn's metadata routing may pass on, which the signature does not show.
     __metadata_request__transform: ClassVar[dict[str, None]] = dict.fromkeys(TRANSFORM_ARGUMENTS)
     __metadata_request__score: ClassVar[dict[str, None]] = dict.fromkeys(FIT_ARGUMENTS)
@@ -98,8 +111,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         ndarray or CSR array of shape (n_samples, n_components)
             For a Dask array, a Dask array with blocks of the same rows, not computed yet.
         """
-        check_is_fitted(self, "components_")
-        check_arguments(constraints, "transform", TRANSFORM_ARGUMENTS)
+        self._check_is_fitted()
+        check_arguments(constraints, "transform", self._transform_arguments)
         checked = self._checked(X, {**constraints})
         if isinstance(checked.data, CountData):
             return self._as_output(self._transformed(checked.data, checked.given))
@@ -118,7 +131,12 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         -------
         ndarray of shape (n_samples, n_features)
         """
-        return self._checked_W(X) @ self._H().T
+        W, (H, *rest) = self._checked_W(X), self._others()
+        if not rest:
+            return W @ H.T
+        modes = "bcdefgh"[: 1 + len(rest)]
+        which = ",".join(f"{mode}k" for mode in "a" + modes)
+        return np.einsum(f"{which}->a{modes}", W, H, *rest)
 
     def proportions(self, W: Any) -> Array:
         """Return the share of each component in the expected counts of each sample.
@@ -146,7 +164,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         >>> bool(abs(shares.sum(axis=1) - 1).max() < 1e-6)
         True
         """
-        shares: Array = self._checked_W(W) * self._H().sum(axis=0, dtype=np.float64)
+        W = self._checked_W(W)
+        sums = [H.sum(axis=0, dtype=np.float64) for H in self._others()]
+        shares: Array = W * np.prod(sums, axis=0)
         totals = shares.sum(axis=1, keepdims=True)
         return shares / np.where(totals > 0.0, totals, 1.0)
 
@@ -190,8 +210,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
 
     def _held_out(self, X: Any, given: FitConstraints, function: str) -> Likelihood:
         """How likely new samples are, with constraints as ``score`` takes them."""
-        check_is_fitted(self, "components_")
-        check_arguments(given, function, FIT_ARGUMENTS)
+        self._check_is_fitted()
+        check_arguments(given, function, self._fit_arguments)
         missing = given.get("missing")
         if missing is None and "missing" in self.constraint_names_:
             raise ValueError(
@@ -226,7 +246,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
 
     def _checked_W(self, W: Any) -> Array:  # noqa: N802
         """Return the representation of some samples as an ndarray."""
-        check_is_fitted(self, "components_")
+        self._check_is_fitted()
         W = checked_input(W, "W", dtype=[np.float64, np.float32], ensure_all_finite=True)
         W = W.toarray() if sp.issparse(W) else W
         if W.shape[1] != self.n_components_:
@@ -240,6 +260,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         """Set ``components_``, the attributes that follow from it, and others by their names."""
         self.components_ = components
         self.n_components_, self.n_features_in_ = map(int, components.shape)
+        self._set_others(others)
+
+    def _set_others(self, others: dict[str, Any]) -> None:
         for name, value in others.items():
             setattr(self, f"{name}_", value)
 
@@ -249,7 +272,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
     def _transformed(self, data: CountData, given: Any) -> Array:
         """W of data with constraints."""
         constrained = data.with_constraints(partial(self._constraints_on, given))
-        return self._solved(make_backend(self.backend, constrained, self.n_threads), self._H())
+        return self._solved(make_backend(self.backend, constrained, self.n_threads))
 
     def _row_model(self) -> RowModel:
         """Return what workers need to transform blocks of rows."""
@@ -265,7 +288,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         )
 
     def _transformed_rows(self, data: CountData, constraints: Constraints) -> Any:
-        return self._as_output(self._solve_W(data.view(0).as_csr(), self._H(), constraints))
+        return self._as_output(self._solve_W(data.view(0).as_csr(), constraints))
 
     def _fitted_rows(self, W: Array, data: CountData | None, constraints: Constraints) -> Any:
         """W of a fit as it is returned; rows of samples of weight 0 are solved for."""
@@ -273,39 +296,55 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         if constraints.sample_weight is not None and not constraints.sample_weight.all():
             assert data is not None
             unseen = np.flatnonzero(constraints.sample_weight == 0)
-            indptr, indices, values = data.view(0).take_rows(unseen)
-            rows = sp.csr_array((values, indices, indptr), shape=(len(unseen), data.shape[1]))
             of_rows = constraints.part(unseen).with_sample_weight(None)
-            W[unseen] = self._solve_W(rows, self._H(), of_rows)
+            W[unseen] = self._solve_W(rows_in_memory(data, unseen), of_rows)
         return self._as_output(W)
 
     def _constraints_on(
         self, given: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
     ) -> Constraints:
-        fixed_W = given.get("fixed_W")
-        n_given = 0 if fixed_W is None else np.shape(fixed_W)[1] if np.ndim(fixed_W) == 2 else 1
+        called = self._called
+        name, fixed = called.fixed[0], given.get(called.fixed[0])
+        n_given = 0 if fixed is None else np.shape(fixed)[1] if np.ndim(fixed) == 2 else 1
         if n_given != self.n_fixed_W_:
             raise ValueError(
-                f"fixed_W had {self.n_fixed_W_} columns in fit, and has {n_given} for these "
-                "samples. Pass fixed_W with the same columns as in fit."
+                f"{name} had {self.n_fixed_W_} columns in fit, and has {n_given} for these "
+                f"samples. Pass {name} with the same columns as in fit."
             )
-        given = {**given, "feature_weight": self.feature_weight_}
+        given = {**given, **dict(zip(called.weights[1:], self._weights_of_others(), strict=True))}
         check_penalties(self._penalties(), dtype)
         size = (shape, self.n_components_, dtype)
-        return check_constraints(given, *size, penalties=self._penalties())
+        return check_constraints(given, *size, penalties=self._penalties(), called=called)
 
-    def _solve_W(self, X: sp.csr_array, H: Array, constraints: Constraints) -> Array:  # noqa: N802
+    def _weights_of_others(self) -> list[Array | None]:
+        """Return the weights in the fit of the rows of all modes but the first."""
+        return [self.feature_weight_]
+
+    def _solve_W(self, X: Any, constraints: Constraints) -> Array:  # noqa: N802
         """W of counts in memory, in this process."""
-        data = InMemoryData(X).constrained(constraints)
-        return self._solved(backend_named(self.backend).local(data, self.n_threads), H)
+        data = data_in_memory(X).constrained(constraints)
+        return self._solved(backend_named(self.backend).local(data, self.n_threads))
 
-    def _solved(self, backend: Backend, H: Array) -> Array:
+    def _solved(self, backend: Backend) -> Array:
         problem = Problem(backend, self._penalties())
         constraints = problem.constraints
         with closing(backend):
-            factors = [None, backend.upload(constraints.in_fit(1, H), 1)]
+            factors = [None]
+            for mode, factor in enumerate(self._others(), 1):
+                factors.append(backend.upload(constraints.in_fit(mode, factor), mode))
             W = backend.download(solved_rows(problem, 0, factors, row_solve_of(self.tol)))
         return constraints.original(0, W)
+
+    def _check_is_fitted(self) -> None:
+        check_is_fitted(self, "components_")
+
+    @property
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "components_")
+
+    def _others(self) -> list[Array]:
+        """Return the factors of all modes but the first."""
+        return [self._H()]
 
     def _H(self) -> Array:  # noqa: N802
         components: Any = checked_matrix(self.components_, "components_")
@@ -326,3 +365,39 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         tags.input_tags.sparse = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+class FittedByLoop(FactorModel):
+    """An estimator whose fit runs `klnmf.estimators.fitting.fit_model` on all of X."""
+
+    solver: Any
+    init: str
+    n_init: int
+    max_iter: int
+    random_state: Any
+    warm_start: bool
+    run: RunOptions | None
+    n_iter_: int
+    divergence_: float
+    optimality_gap_: float
+    kkt_residual_: float
+    converged_: bool
+    history_: list[Record]
+    _saved_state: tuple[Any, State] | None = None  # of the last fit, if that had warm_start=True
+
+    @abstractmethod
+    def _checked_start(
+        self, start: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> list[Array | None]:
+        """Return what a fit starts from, by mode, one row for each row of the mode."""
+
+    @abstractmethod
+    def _set_factors(self, problem: Problem, factors: list[Any], **others: Any) -> None:
+        """Set the fitted attributes: the factors, and ``others`` by their names."""
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters, also those of ``run``, such as ``run__checkpoint``."""
+        if self.run is None and any(name.startswith("run__") for name in params):
+            self.run = RunOptions()
+        set_checked_params(self, **params)
+        return self

@@ -13,14 +13,13 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from sklearn.utils.validation import validate_data
 
 from klnmf.backends import backend_named, lazy_kind
 from klnmf.backends.base import LazyInput
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
-from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.constraints import OF_MATRIX, ConstraintNames, Constraints
 from klnmf.constraints.names import (
     check_sample_order,
     feature_names_of,
@@ -32,14 +31,18 @@ from klnmf.data.dominant_samples import warn_of_dominant_samples
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
 from klnmf.data.sparse_data import CountData, FitInput, InMemoryData, RowView, view_of
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_data import TensorData, data_in_memory, is_float32_enough
 from klnmf.data.validation import (
     check_counts,
+    check_values,
     warn_of_empty_samples,
     warn_of_many_components,
     working_dtype,
 )
 from klnmf.solvers.base import Problem
 from klnmf.support.array_types import Array
+from klnmf.support.descriptions import described, listed
 from klnmf.support.option_names import option
 
 
@@ -51,14 +54,15 @@ class CheckedCounts:
     given: dict[str, Any]  # constraints by their names, missing cells in the order of X
     feature_names: Any = None
     penalties: Penalties = NO_PENALTIES
+    called: ConstraintNames = OF_MATRIX
 
     def constraints(
         self, shape: tuple[int, ...], n_components: int, dtype: np.dtype[Any]
     ) -> Constraints:
         """Return the constraints on X of this shape and type, or say what is wrong with them."""
         check_penalties(self.penalties, dtype)
-        size = (shape, n_components, dtype)
-        return check_constraints(self.given, *size, self.feature_names, self.penalties)
+        size, names = (shape, n_components, dtype), (self.feature_names, self.penalties)
+        return check_constraints(self.given, *size, *names, self.called)
 
     def of_fit(
         self, n_components: int, check: Callable[[np.dtype[Any], Constraints], object]
@@ -73,8 +77,10 @@ class CheckedCounts:
         return self.data.with_constraints(found)
 
     @property
-    def X(self) -> sp.csr_array:  # noqa: N802
-        """X in memory."""
+    def X(self) -> Any:  # noqa: N802
+        """X in memory: a CSR array or a `SparseTensor`."""
+        if isinstance(self.data, TensorData):
+            return self.data.X
         assert isinstance(self.data, InMemoryData)
         return self.data.view(0).as_csr()
 
@@ -98,6 +104,7 @@ def checked_counts(
     backends: tuple[str, ...] = (),
     takes_files: bool = False,
     takes_missing: bool = True,
+    takes_tensors: bool = False,
     min_samples: int = 1,
 ) -> CheckedCounts:
     """Return X and its constraints, or say what is wrong with them.
@@ -106,6 +113,13 @@ def checked_counts(
     sets them (``reset``, for a fit: then a warning says if X looks transformed). ``backends`` are
     those that may read a `LazyInput`; matrices on disk are taken if the caller ``takes_files``.
     """
+    if isinstance(X, SparseTensor):
+        if not takes_tensors:
+            raise TypeError(
+                f"X is a tensor, and {name} takes matrices: klnmf.PoissonCP fits tensors. "
+                "X.flattened(0) makes a matrix of one."
+            )
+        return _checked_tensor(X, given, dtype, penalties, n_threads, is_new=reset)
     check_sample_order(given, X)
     lazy = lazy_kind(X)
     if lazy is not None and lazy.backend in backends:
@@ -147,6 +161,55 @@ def checked_counts(
     return CheckedCounts(data, given, names, penalties)
 
 
+def _checked_tensor(
+    X: SparseTensor,
+    given: dict[str, Any],
+    dtype: Any,
+    penalties: Penalties,
+    n_threads: int | None,
+    is_new: bool,
+) -> CheckedCounts:
+    """Return a tensor with its constraints, whose lists by mode become single ones."""
+    is_narrow_enough = is_float32_enough(X)
+    if dtype is None and not is_narrow_enough:
+        dtype = np.float64
+    dtype = working_dtype(X.values, dtype)
+    if dtype == np.float32 and not is_narrow_enough:
+        raise ValueError(
+            f"This tensor with {X.ndim} modes cannot be fitted in float32: products of the shares "
+            f"of its smallest slices would become 0. Leave {option('dtype')} out, or pass float64."
+        )
+    if dtype != X.dtype:
+        X = SparseTensor(X.coords, X.values.astype(dtype), X.shape, labels=X.labels)
+    check_values(X.values)
+    called, by_name = ConstraintNames.of_tensor(X.ndim), {}
+    for name, value in given.items():
+        if value is None or name not in ConstraintNames._fields:
+            by_name[name] = value
+            continue
+        parts = list(value) if isinstance(value, list | tuple) else listed(value, name)
+        if len(parts) != X.ndim:
+            raise ValueError(
+                f"{name} must be a list with an entry for each of the {X.ndim} modes, None where "
+                f"there is nothing; got {len(parts)}."
+            )
+        by_name |= dict(zip(getattr(called, name), parts, strict=True))
+    missing = by_name.get("missing")
+    if missing is not None:
+        if not isinstance(missing, SparseTensor) or missing.shape != X.shape:
+            raise ValueError(
+                f"missing must be a SparseTensor of shape {X.shape}, whose nonzeros are the cells "
+                f"that were not observed; got {described(missing)}."
+            )
+        if is_new and missing.nnz == math.prod(X.shape):
+            raise ValueError("missing covers every cell of X: nothing would be left to fit.")
+        by_name["missing"] = missing if missing.nnz else None
+    data = TensorData(X, n_threads=effective_threads(n_threads))
+    if is_new:
+        warn_if_not_counts(data.view(0))
+    return CheckedCounts(data, by_name, penalties=penalties, called=called)
+
+
 def _check_observed(given: dict[str, Any], is_fit: bool) -> None:
     missing = given.get("missing")
     if is_fit and missing is not None and missing.nnz == math.prod(missing.shape):
@@ -173,7 +236,8 @@ def warn_of_data(X: Any, seen: RowView, n_components: int, constraints: Constrai
     names of its samples.
     """
     is_empty, names = np.diff(seen.indptr) == 0, sample_names_of(X)
-    n_learned = int((~(constraints.is_frozen(0) | constraints.is_frozen(1))).sum())
+    is_frozen = [constraints.is_frozen(mode) for mode in range(len(constraints.shape))]
+    n_learned = int((~np.any(is_frozen, axis=0)).sum())
     if constraints.sample_weight is not None:
         is_empty &= constraints.sample_weight > 0
     warn_of_many_components(n_learned, (seen.n_rows, seen.n_columns))
@@ -192,14 +256,15 @@ class ConstrainedCounts:
     Unless components are fixed, the rank of ``constraints`` has no meaning.
     """
 
-    X: sp.csr_array
+    X: Any  # CSR array or SparseTensor
     constraints: Constraints
     penalties: Penalties = NO_PENALTIES
 
     @property
     def n_fixed(self) -> int:
         """Number of components that are fixed in W or in H."""
-        return sum(0 if part is None else part.shape[1] for part in self.constraints.fixed)
+        first, *others = (0 if part is None else part.shape[1] for part in self.constraints.fixed)
+        return int(first + max(others))
 
     @property
     def is_plain(self) -> bool:
@@ -222,17 +287,18 @@ class ConstrainedCounts:
 
     def part(self, rows: Array) -> ConstrainedCounts:
         """Return some samples."""
-        return replace(self, X=self.X[rows], constraints=self.constraints.part(rows))
+        X = self.X.take(0, rows) if isinstance(self.X, SparseTensor) else self.X[rows]
+        return replace(self, X=X, constraints=self.constraints.part(rows))
 
     def of_features(self, columns: Array) -> ConstrainedCounts:
-        """Return some features."""
-        constraints = self.constraints.of_features(columns)
-        return replace(self, X=self.X[:, columns], constraints=constraints)
+        """Return some features, the rows of the second mode."""
+        X = self.X.take(1, columns) if isinstance(self.X, SparseTensor) else self.X[:, columns]
+        return replace(self, X=X, constraints=self.constraints.of_features(columns))
 
     @cached_property
-    def data(self) -> InMemoryData:
+    def data(self) -> CountData:
         """X as a fit sees it, with the rank of the constraints."""
-        return InMemoryData(self.X).constrained(self.constraints)
+        return data_in_memory(self.X).constrained(self.constraints)
 
     def problem(self, n_components: int, n_threads: int | None, backend: str = "auto") -> Problem:
         """Return the problem of a fit with this many components, in this process."""

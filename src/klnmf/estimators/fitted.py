@@ -28,12 +28,11 @@ def bound_in_words(model: Any) -> str | None:
     return percentage(gap) if math.isfinite(gap) else None
 
 
-def fit_in_html(model: Any) -> str:
+def fit_in_html(model: Any, size: dict[str, str]) -> str:
     """Return whether a fit converged and its figures, as a badge and a table of one row."""
-    r, m = model.components_.shape
     figures = {
-        "components": str(r),
-        "features": f"{m:,}",
+        "components": str(model.n_components_),
+        **size,
         "KL divergence": f"{model.divergence_:,.6g}",
         "optimality gap": bound_in_words(model) or "unknown",
         "iterations": f"{model.n_iter_:,}",

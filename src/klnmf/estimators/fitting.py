@@ -1,4 +1,4 @@
-"""One fit of a KLNMF: check the data and the constraints, run the solver, return W."""
+"""One fit: check the data and the constraints, run the solver, return W."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from sklearn.exceptions import ConvergenceWarning
 from klnmf.backends import Backend, ClusterLostError, backend_named
 from klnmf.backends.base import LazyInput
 from klnmf.constraints.checks import warn_if_one_sided
-from klnmf.constraints.constraints import ComponentConstraints
 from klnmf.constraints.explained_cells import check_explained
 from klnmf.data.sparse_data import CountData
-from klnmf.data.validation import check_start, warn_caller
+from klnmf.data.validation import warn_caller
 from klnmf.estimators.checked_counts import warn_of_data
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.saved.checkpoints import Checkpoint, fit_identity, should_resume
@@ -31,15 +30,18 @@ from klnmf.support.option_names import option
 from klnmf.support.progress import ProgressBar
 
 if TYPE_CHECKING:
-    from klnmf.estimators.kl_nmf import KLNMF
+    from klnmf.estimators.base import FittedByLoop
 
 # Iterations after which starts are compared. After 10 their order says nothing about the order at
 # the end, after 20 it does (docs/performance_log.md).
 TRIAL_ITERATIONS = 20
 
 
-def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool) -> Any:
-    """Fit, set the fitted attributes and return W if it is wanted; ``given`` are constraints."""
+def fit_model(model: FittedByLoop, X: Any, start: Any, given: Any, *, wants_W: bool) -> Any:
+    """Fit, set the fitted attributes and return W if it is wanted.
+
+    ``start`` are factors to start from as they were passed, and ``given`` all constraints.
+    """
     options = checked_run_options(model.run)
     solver = SOLVERS[model.solver]() if isinstance(model.solver, str) else model.solver
     r = model.n_components
@@ -54,7 +56,6 @@ def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool
             "keep nothing after a fit. To continue a fit later, pass "
             f"run={option('checkpoint', 'PATH')}."
         )
-    given = given | {name: getattr(model, name) for name in ComponentConstraints.__annotations__}
     checked = model._checked(X, given, reset=True, backends=(model.backend,))
     data = checked.of_fit(r, backend)
     known = (data.dtype, data.constraints) if isinstance(data, CountData) else ()
@@ -62,7 +63,9 @@ def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool
         problem = Problem(backend(*known)(data, model.n_threads), checked.penalties)
         with closing(problem.backend):
             _check_problem(X, problem, r)
-            run, solution = _run(model, options, problem, solver, _starts(problem, r, W, H))
+            seen = problem.backend.data
+            given_start = model._checked_start(start, seen.shape, seen.dtype)
+            run, solution = _run(model, options, problem, solver, given_start)
             if not wants_W:
                 return None
             W = _downloaded(checked.data, run, solution.factors[0])
@@ -73,20 +76,11 @@ def fit_model(model: KLNMF, X: Any, W: Any, H: Any, given: Any, *, wants_W: bool
     return checked.data.output(model._row_model(), W, problem.constraints)
 
 
-def _starts(problem: Problem, n_components: int, W: Any, H: Any) -> list[Array | None]:
-    """Return what a fit starts from, by mode, as n × r and m × r."""
-    (n, m), dtype = problem.backend.data.shape, problem.backend.data.dtype
-    return [
-        None if W is None else check_start(W, "W", (n, n_components), dtype),
-        None if H is None else check_start(H, "H", (n_components, m), dtype).T,
-    ]
-
-
 def _check_problem(X: Any, problem: Problem, n_components: int) -> None:
     """Refuse cells that nothing can explain, and warn of what few people want."""
     constraints, seen = problem.constraints, problem.backend.data
     check_explained(constraints, seen)
-    if not (constraints.is_frozen(0) | constraints.is_frozen(1)).all():
+    if not problem.is_frozen_anywhere(n_components).all():
         warn_if_one_sided(problem.penalties)  # a component that is free can be rescaled
     warn_of_data(X, seen.view(0), n_components, constraints)
 
@@ -114,7 +108,11 @@ def _way_back(checkpoint: str | os.PathLike[str] | None) -> str:
 
 
 def _run(
-    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, given: list[Array | None]
+    model: FittedByLoop,
+    options: RunOptions,
+    problem: Problem,
+    solver: Solver,
+    given: list[Array | None],
 ) -> tuple[Run, Solution]:
     """Solve from the start, from a checkpoint or from the last fit, and set what is fitted."""
     run, checkpoint = _begin_run(model, options, problem, solver, given)
@@ -147,23 +145,23 @@ def _run(
     return run, solution
 
 
-def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
+def _keep(model: FittedByLoop, run: Run, solution: Solution) -> None:
     """Set the fitted attributes, and the state to continue from with ``warm_start``."""
-    (H,), constraints = run.problem.download(solution.factors[1:]), run.problem.constraints
-    components = np.array(constraints.original(1, H).T, order="C")
-    model._set_fitted(
-        model._as_output(components),
-        run.history,
-        divergence=solution.evaluation.divergence,
-        optimality_gap=solution.evaluation.optimality_gap,
-        kkt_residual=solution.evaluation.kkt_residual,
+    constraints, evaluation = run.problem.constraints, solution.evaluation
+    model._set_factors(
+        run.problem,
+        solution.factors,
+        history=run.history,
+        n_iter=len(run.history),
+        divergence=evaluation.divergence,
+        optimality_gap=evaluation.optimality_gap,
+        kkt_residual=evaluation.kkt_residual,
         converged=solution.converged,
         constraint_names=constraints.names,
         n_fixed_W=int(constraints.is_frozen(0).sum()),
-        feature_weight=constraints.feature_weight,
-        W_sums=run.problem.backend.column_sums(solution.factors[0]),
         data_checksum=run.problem.backend.data.sums_checksum,
     )
+    model._saved_state = None
     if model.warm_start:
         model._saved_state = (_continuation_key(model, run.problem, run.solver), run.state)
 
@@ -172,7 +170,11 @@ def _keep(model: KLNMF, run: Run, solution: Solution) -> None:
 
 
 def _begin_run(
-    model: KLNMF, options: RunOptions, problem: Problem, solver: Solver, given: list[Array | None]
+    model: FittedByLoop,
+    options: RunOptions,
+    problem: Problem,
+    solver: Solver,
+    given: list[Array | None],
 ) -> tuple[Run, Checkpoint | None]:
     """Return the run of a fit, from the factors that are given, and its checkpoint."""
     path = None if options.checkpoint is None else Path(options.checkpoint)
@@ -210,7 +212,7 @@ def _begin_run(
 
 
 def _new_run(
-    model: KLNMF, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
+    model: FittedByLoop, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
 ) -> Run:
     """Return a new run, or the best of ``n_init`` runs after a few iterations."""
     run = _fresh_run(model, problem, solver, seed, given)
@@ -234,17 +236,18 @@ def _new_run(
 
 
 def _fresh_run(
-    model: KLNMF, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
+    model: FittedByLoop, problem: Problem, solver: Solver, seed: int, given: list[Array | None]
 ) -> Run:
-    r, has_components = model.n_components, model.warm_start and hasattr(model, "components_")
-    if has_components and all(factor is None for factor in given):
-        fits = model.components_.shape == (r, problem.backend.data.shape[1])
-        given = _starts(problem, r, None, model.components_ if fits else None)
+    r, data = model.n_components, problem.backend.data
+    if model.warm_start and model._is_fitted and all(factor is None for factor in given):
+        known = [np.array(factor, dtype=data.dtype) for factor in model._others()]
+        if [factor.shape for factor in known] == [(size, r) for size in data.shape[1:]]:
+            given = [None, *known]
     state = start_state(problem, r, model.init, seed, given)
     return Run.started(problem, solver, state)
 
 
-def _warm_state(model: KLNMF, problem: Problem, solver: Solver) -> State | None:
+def _warm_state(model: FittedByLoop, problem: Problem, solver: Solver) -> State | None:
     """State of the last fit, if this one is its continuation."""
     if not model.warm_start:
         return None
@@ -258,7 +261,7 @@ def _warm_state(model: KLNMF, problem: Problem, solver: Solver) -> State | None:
     return None if is_mapped else state
 
 
-def _continuation_key(model: KLNMF, problem: Problem, solver: Solver) -> tuple[Any, ...]:
+def _continuation_key(model: FittedByLoop, problem: Problem, solver: Solver) -> tuple[Any, ...]:
     """Return what must be the same for a fit to go on from the state of the last one."""
     fingerprint, constraints = problem.backend.data.fingerprint, problem.constraints.checksum
     return (fingerprint, model.n_components, repr(solver), problem.penalties, constraints)

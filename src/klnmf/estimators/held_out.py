@@ -23,6 +23,9 @@ there are few counts, because ε also takes W of a sample, which few counts dete
 the mean of all samples. So ε is chosen for each model by the held-out deviance itself. It is at
 most 0.7: near 1, all models would be nearly equal to the one with one component, and chance
 differences would count as gains.
+
+Of a tensor the features are the rows of the second mode, and all of the other modes are in every
+group: y_i is predicted for each cell (j, l, ...), and q is the product of the shares of its modes.
 """
 
 from __future__ import annotations
@@ -32,13 +35,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.special import gammaln, xlogy
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.canonical import row_numbers
-from klnmf.data.sparse_data import CountData
+from klnmf.data.sparse_data import CountData, at_cells
 from klnmf.data.sums import ROWS_PER_SUM
+from klnmf.data.tensor_data import rows_in_memory
 from klnmf.estimators.checked_counts import ConstrainedCounts
 from klnmf.solvers.row_solve import RowSolve, row_solve_of, solved_rows
 from klnmf.support.array_types import Array, FloatArray
@@ -68,7 +71,7 @@ def groups_of_features(n_features: int, seed: int) -> list[Array]:
 def unit_of(counts: ConstrainedCounts) -> float:
     """Return u: one count, or what comes closest to it in other data."""
     first = counts.equally_weighted.part(np.arange(min(counts.X.shape[0], SAMPLES_FOR_UNIT)))
-    values = first.data.view(0).values
+    values = first.data.view(0).whole().values
     return float(np.median(values)) if len(values) else 1.0
 
 
@@ -89,11 +92,11 @@ class Predicted(NamedTuple):
 class Predictor:
     """A model that predicts groups of features of new samples from the others.
 
-    H, and all counts, are in the units of a fit: weighted by feature.
+    The factors, and all counts, are in the units of a fit: weighted by feature.
     """
 
-    H: Array
-    shares: FloatArray  # q
+    others: list[Array]  # H, and the factors of the modes after it
+    shares: list[FloatArray]  # q, by mode
     unit: float  # u
     groups: list[Array]
     backgrounds: Sequence[float]  # ε
@@ -109,7 +112,7 @@ class Predictor:
         for features in self.groups:
             W = self.W_without(counts, features).astype(np.float64)
             cells = HeldOutCells.of(counts.of_features(features).data)
-            totals = _total_rates(W, self.H)
+            totals = _total_rates(W, self.others)
             of_group = self._of_group(cells, W, totals, features)
             deviances += of_group[0]
             masses += of_group[1]
@@ -119,34 +122,39 @@ class Predictor:
 
     def W_without(self, counts: ConstrainedCounts, features: Array) -> Array:  # noqa: N802
         """W of samples from the other features."""
-        r = self.H.shape[1]
-        others = np.setdiff1d(np.arange(len(self.H)), features, assume_unique=True)
+        H, *rest = self.others
+        r = H.shape[1]
+        others = np.setdiff1d(np.arange(len(H)), features, assume_unique=True)
         if not len(others):
             return np.zeros((counts.X.shape[0], r))
         problem = counts.of_features(others).problem(r, self.n_threads, self.backend)
-        known = np.ascontiguousarray(self.H[others])
+        known = np.ascontiguousarray(H[others])
         # Of a component that has all but vanished from these features, any amount may be in a
         # sample: none is.
         vanished = VANISHED * np.finfo(known.dtype).tiny
         known[:, known.sum(axis=0, dtype=np.float64) < vanished] = 0
-        known = problem.backend.upload(known, 1)
-        return problem.backend.download(solved_rows(problem, 0, [None, known], self.row_solve))
+        upload = problem.backend.upload
+        factors = [None, *(upload(factor, mode) for mode, factor in enumerate([known, *rest], 1))]
+        return problem.backend.download(solved_rows(problem, 0, factors, self.row_solve))
 
     def _of_group(
         self, cells: HeldOutCells, W: FloatArray, totals: FloatArray, features: Array
     ) -> tuple[FloatArray, FloatArray]:
         """Deviances and masses of the cells of some features, by background and sample."""
         x, rows, columns, missing = cells
-        H, q = self.H[features], self.shares[features]
+        others = [self.others[0][features], *self.others[1:]]
+        of_features = self.shares[0][features]
+        H, q = np.concatenate(others), np.concatenate([of_features, *self.shares[1:]])
+        q_seen, q_missing = at_cells(q, columns), at_cells(q, missing[1])
         y, y_missing = rates_of_cells(W, H, rows, columns), rates_of_cells(W, H, *missing)
-        of_group = _total_rates(W, H)
+        of_group = _total_rates(W, others)
         deviances, masses = np.empty((2, len(self.backgrounds), len(W)))
         for deviance, mass, background in zip(deviances, masses, self.backgrounds, strict=True):
             spread = background * totals + UNKNOWN * self.unit
-            mu = (1.0 - background) * y + spread[rows] * q[columns]
-            mass[:] = (1.0 - background) * of_group + spread * q.sum()
+            mu = (1.0 - background) * y + spread[rows] * q_seen
+            mass[:] = (1.0 - background) * of_group + spread * of_features.sum()
             if len(y_missing):
-                unseen = (1.0 - background) * y_missing + spread[missing[0]] * q[missing[1]]
+                unseen = (1.0 - background) * y_missing + spread[missing[0]] * q_missing
                 mass -= np.bincount(missing[0], weights=unseen, minlength=len(W))
             deviance[:] = np.bincount(rows, weights=xlogy(x, x / mu) - x, minlength=len(W))
             deviance += mass
@@ -175,16 +183,20 @@ class HeldOutCells(NamedTuple):
 
 
 def rates_of_cells(W: Array, H: Array, rows: Array, columns: Array) -> FloatArray:
-    """(W Hᵀ)_ij at some cells, in float64; nothing of size cells × r."""
+    """(W Hᵀ)_ij at some cells, in float64; nothing of size cells × r.
+
+    Of a tensor, H are the factors of all modes but the first, one below the other.
+    """
     y = np.zeros(len(rows))
     for w, h in zip(W.T.astype(np.float64), H.T.astype(np.float64), strict=True):
-        y += w[rows] * h[columns]
+        y += w[rows] * at_cells(h, columns)
     return y
 
 
-def _total_rates(W: FloatArray, H: Array) -> FloatArray:
+def _total_rates(W: FloatArray, others: list[Array]) -> FloatArray:
     """Σ_j (W Hᵀ)_ij; not by BLAS, whose threads sum in varying order."""
-    return np.asarray(np.einsum("ik,k->i", W, H.sum(axis=0, dtype=np.float64)))
+    sums = np.prod([H.sum(axis=0, dtype=np.float64) for H in others], axis=0)
+    return np.asarray(np.einsum("ik,k->i", W, sums))
 
 
 # ---- the score of a model ------------------------------------------------------------------------
@@ -206,22 +218,28 @@ def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints)
     The constraints are those of ``transform`` with weights of the samples. One block of rows is in
     memory at a time.
     """
-    n, m = data.shape
+    n, m = data.shape[:2]
     v = np.ones(m) if known.feature_weight is None else known.feature_weight
     counted = np.flatnonzero(v)
-    H = known.in_fit(1, model._H())[counted]
+    others = [known.in_fit(mode, factor) for mode, factor in enumerate(model._others(), 1)]
+    others[0] = others[0][counted]
+    of_rest = [
+        np.ones(len(factor)) if weights is None else weights
+        for weights, factor in zip(known.weights[2:], others[1:], strict=True)
+    ]
+    of_columns = np.concatenate([v[counted], *of_rest])
 
     def samples(first: int, n_rows: int) -> ConstrainedCounts:
         rows = np.arange(first, min(first + n_rows, n))
-        indptr, indices, values = data.view(0).take_rows(rows)
-        X = sp.csr_array((values, indices, indptr), shape=(len(rows), m))
+        X = rows_in_memory(data, rows)
         block = ConstrainedCounts(X, known.part(rows), model._penalties())
         return block if len(counted) == m else block.of_features(counted)
 
     unit = unit_of(samples(0, SAMPLES_FOR_UNIT))
+    margins = expected_margins(others, model.W_sums_, unit)
     predictor = Predictor(
-        H,
-        feature_shares(expected_margins(H, model.W_sums_, unit), unit),
+        others,
+        [feature_shares(of_mode, unit) for of_mode in margins],
         unit,
         groups_of_features(len(counted), GROUPS_OF_SCORES),
         BACKGROUNDS,
@@ -236,7 +254,8 @@ def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints)
         block = samples(first, n_rows)
         w, found = block.sample_weights, predictor.predicted(block)
         x, rows, columns, _ = HeldOutCells.of(block.equally_weighted.data)
-        weights, of_counts = v[counted][columns], x / v[counted][columns]
+        weights = at_cells(of_columns, columns)
+        of_counts = x / weights
         # Σ_j x log μ = Σ_j (x log x − x) + Σ_j μ − deviance / 2, in the units of a fit.
         saturated = np.bincount(rows, weights=xlogy(x, x) - x, minlength=len(w))
         log_rates += np.sum(w * (saturated + found.masses - found.deviances / 2), axis=1)
@@ -258,15 +277,22 @@ def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints)
     )
 
 
-def expected_margins(H: Array, W_sums: Array | None, unit: float = 1.0) -> FloatArray:
+def expected_margins(
+    others: list[Array], W_sums: Array | None, unit: float = 1.0
+) -> list[FloatArray]:
     """Return the expected counts of each feature in the data of the fit: Σ_i w_i e_i (W Hᵀ)_ij.
 
-    At the optimum of a fit without penalties or missing cells they are the sums of the columns of
-    X. A model that was made from components alone has every component in equal parts, and one
-    unit for each feature on average.
+    They are by mode, the first one left out. At the optimum of a fit without penalties or missing
+    cells they are the sums of the columns of X. A model that was made from components alone has
+    every component in equal parts, and one unit for each feature on average.
     """
-    H, sums = H.astype(np.float64), W_sums
-    if sums is None:
-        lengths = H.sum(axis=0)
-        sums = unit * len(H) / (H.shape[1] * np.where(lengths > 0, lengths, np.inf))
-    return np.asarray(np.einsum("jk,k->j", H, sums))
+    wide = [factor.astype(np.float64) for factor in others]
+    lengths = [factor.sum(axis=0) for factor in wide]
+    margins = []
+    for mode, H in enumerate(wide):
+        length = np.where(lengths[mode] > 0, lengths[mode], np.inf)
+        sums = unit * len(H) / (H.shape[1] * length) if W_sums is None else W_sums
+        if W_sums is not None and len(wide) > 1:
+            sums = sums * np.prod(lengths[:mode] + lengths[mode + 1 :], axis=0)
+        margins.append(np.asarray(np.einsum("jk,k->j", H, sums)))
+    return margins

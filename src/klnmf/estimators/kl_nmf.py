@@ -13,11 +13,12 @@ from sklearn.utils._param_validation import Interval, StrOptions
 
 from klnmf.backends import BACKENDS
 from klnmf.constraints.checks import checked_weights
-from klnmf.constraints.constraints import FitConstraints
+from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.constraints.names import in_feature_order
 from klnmf.constraints.penalties import Penalties
-from klnmf.estimators.arguments import check_arguments, explains_misplaced, set_checked_params
-from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FactorModel
+from klnmf.data.validation import check_start
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
+from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FittedByLoop
 from klnmf.estimators.fitted import (
     checked_feature_names,
     checked_history,
@@ -28,16 +29,17 @@ from klnmf.estimators.fitted import (
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.container import write_container
-from klnmf.saved.models import SavedModel, packed_model, read_model
+from klnmf.saved.models import SavedModel, packed_model, read_model, unpacked_model
 from klnmf.solvers import SOLVERS, Solver
-from klnmf.solvers.base import State
+from klnmf.solvers.base import Problem
 from klnmf.solvers.initialization import STARTS
 from klnmf.solvers.loop import Record
+from klnmf.support.array_types import Array
 from klnmf.support.descriptions import listed
 from klnmf.support.result_tables import ShownBelowDiagram
 
 
-class KLNMF(ShownBelowDiagram, FactorModel):
+class KLNMF(ShownBelowDiagram, FittedByLoop):
     """Nonnegative matrix factorisation of sparse counts under the Kullback-Leibler divergence.
 
     Finds nonnegative W (samples) and H (features) with X ≈ W Hᵀ by minimising
@@ -201,14 +203,8 @@ class KLNMF(ShownBelowDiagram, FactorModel):
         "run": [None, RunOptions],
     }
 
-    n_iter_: int
-    divergence_: float
-    optimality_gap_: float
-    kkt_residual_: float
-    converged_: bool
-    history_: list[Record]
     feature_names_in_: Any
-    _saved_state: tuple[Any, State] | None = None  # of the last fit, if that had warm_start=True
+    _unpacked = staticmethod(unpacked_model)
 
     # What scikit-learn's metadata routing may pass on, which the signature does not show.
     __metadata_request__fit: ClassVar[dict[str, None]] = dict.fromkeys(FIT_ARGUMENTS)
@@ -335,7 +331,7 @@ class KLNMF(ShownBelowDiagram, FactorModel):
         [0.0, 0.0, 0.0, 0.0, 1.0]
         """
         check_arguments(constraints, "fit", FIT_ARGUMENTS)
-        fit_model(self, X, W, H, constraints, wants_W=False)
+        fit_model(self, X, (W, H), self._all_constraints(constraints), wants_W=False)
         return self
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
@@ -362,14 +358,7 @@ class KLNMF(ShownBelowDiagram, FactorModel):
             on the workers of your cluster, or in this process if the fit started a cluster.
         """
         check_arguments(constraints, "fit_transform", FIT_ARGUMENTS)
-        return fit_model(self, X, W, H, constraints, wants_W=True)
-
-    def set_params(self, **params: Any) -> Self:
-        """Set parameters, also those of ``run``, such as ``run__checkpoint``."""
-        if self.run is None and any(name.startswith("run__") for name in params):
-            self.run = RunOptions()
-        set_checked_params(self, **params)
-        return self
+        return fit_model(self, X, (W, H), self._all_constraints(constraints), wants_W=True)
 
     @classmethod
     def from_components(
@@ -440,9 +429,11 @@ class KLNMF(ShownBelowDiagram, FactorModel):
         if names is not None:
             model.feature_names_in_ = names
         weights = in_feature_order(model.feature_weight, "feature_weight", names)
-        model._set_fitted(
+        records = checked_history(history)
+        model._set_attributes(
             model._as_output(components.copy()),  # the caller may change the array later
-            checked_history(history),
+            history=records,
+            n_iter=len(records),
             divergence=divergence,
             optimality_gap=optimality_gap,
             kkt_residual=kkt_residual,
@@ -537,17 +528,37 @@ class KLNMF(ShownBelowDiagram, FactorModel):
     def _penalties(self) -> Penalties:
         return Penalties.of_matrix(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 
-    def _set_fitted(self, components: Any, history: list[Record], **others: Any) -> None:
-        """Set all fitted attributes except for the names of the features."""
-        self._set_attributes(components, history=history, n_iter=len(history), **others)
-        self._saved_state = None
+    def _all_constraints(self, given: Any) -> dict[str, Any]:
+        """Return constraints on samples, and those on features, which are parameters."""
+        on_features = {name: getattr(self, name) for name in ComponentConstraints.__annotations__}
+        return {**given, **on_features}
+
+    def _checked_start(
+        self, start: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> list[Array | None]:
+        (W, H), (n, m), r = start, shape, self.n_components
+        return [
+            None if W is None else check_start(W, "W", (n, r), dtype),
+            None if H is None else check_start(H, "H", (r, m), dtype).T,
+        ]
+
+    def _set_factors(self, problem: Problem, factors: list[Any], **others: Any) -> None:
+        (H,), constraints = problem.download(factors[1:]), problem.constraints
+        self._set_attributes(
+            self._as_output(np.array(constraints.original(1, H).T, order="C")),
+            feature_weight=constraints.feature_weight,
+            W_sums=problem.backend.column_sums(factors[0]),
+            **others,
+        )
 
     def _fitted_in_html(self) -> str:
-        return fit_in_html(self) if hasattr(self, "components_") else ""
+        if not self._is_fitted:
+            return ""
+        return fit_in_html(self, {"features": f"{self.n_features_in_:,}"})
 
 
 def load_model(path: str | os.PathLike[str]) -> SavedModel:
-    """Load a file that :meth:`KLNMF.save` wrote: the model, W, names and metadata.
+    """Load a file that :meth:`KLNMF.save` or `PoissonCP.save` wrote: model, W, names, metadata.
 
     Parameters
     ----------
@@ -580,4 +591,6 @@ def load_model(path: str | os.PathLike[str]) -> SavedModel:
     >>> saved.W.shape, saved.sample_names[0], saved.metadata["text"]
     ((1189, 5), 'Genesis 1', 'King James Bible')
     """
-    return read_model(path, KLNMF)
+    from klnmf.estimators.poisson_cp import PoissonCP  # which few need
+
+    return read_model(path, KLNMF, PoissonCP)

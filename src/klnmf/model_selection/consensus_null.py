@@ -10,38 +10,50 @@ import scipy.sparse as sp
 
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.cell_weights import without_cells
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_alignment import tensor_of
 from klnmf.data.validation import check_counts
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.estimators.run_options import RunOptions
-from klnmf.simulate import draw_counts
 from klnmf.uncertainty import dispersion
+from klnmf.uncertainty.refits import drawn_counts
 
 
 class NullCounts(NamedTuple):
     """Counts without structure."""
 
-    X: sp.csr_array
+    X: sp.csr_array | SparseTensor
     dispersion: float  # common α: a count with mean y has the variance y + α y²
 
 
 def null_counts(
-    X: sp.csr_array, n_components: int, constraints: Constraints, seed: int, n_threads: int
+    X: sp.csr_array | SparseTensor,
+    n_components: int,
+    constraints: Constraints,
+    seed: int,
+    n_threads: int,
 ) -> NullCounts:
     """Draw counts whose means are the best ones of rank 1, with the dispersion of X.
 
     The dispersion of each feature is that of X around a fit with ``n_components``: what these
     describe is structure, and the rest is noise. The draws are negative binomial, or Poisson if X
     varies no more than that. Components of fixed columns of W stay beside the one of rank 1. There
-    are no zeros; missing cells are 0.
+    are no zeros; missing cells are 0. For a tensor, rank 1 is the product of its margins.
     """
-    names = ("sample_weight", "exposure", "missing")
-    given: dict[str, Any] = {name: getattr(constraints, name) for name in names}
-    given["fixed_W"] = constraints.fixed[0]
+    given: dict[str, Any] = {name: getattr(constraints, name) for name in ("exposure", "missing")}
+    if is_tensor := isinstance(X, SparseTensor):
+        is_weighted = any(part is not None for part in constraints.weights)
+        given["weights"] = list(constraints.weights) if is_weighted else None
+    else:
+        given |= {"sample_weight": constraints.sample_weight, "fixed_W": constraints.fixed[0]}
 
-    def model(rank: int) -> KLNMF:
-        return KLNMF(
+    def model(rank: int) -> Any:
+        own: dict[str, Any] = {"feature_weight": constraints.feature_weight}
+        kind = PoissonCP if is_tensor else KLNMF
+        return kind(
             rank,
-            feature_weight=constraints.feature_weight,
+            **({} if is_tensor else own),
             tol=1e-3,
             random_state=seed,
             n_threads=n_threads,
@@ -56,8 +68,11 @@ def null_counts(
         if constraints.exposure is not None:
             W *= constraints.exposure[:, None]
         generator = np.random.default_rng([seed, 1])
-        drawn = draw_counts(W, margins.components_, generator, dispersion=found.by_feature)
-        counts = check_counts(drawn, dtype=X.dtype)
+        H, sizes = np.concatenate(margins._others()), X.shape[1:]
+        counts = drawn_counts(W, H, sizes, generator, found.by_feature, X.dtype)
+    if is_tensor:  # a fit leaves out missing cells
+        return NullCounts(tensor_of(counts, "consensus"), found.common)
+    counts = check_counts(counts, dtype=X.dtype)
     if constraints.missing is not None:
         counts = without_cells(counts, constraints.missing)
     return NullCounts(counts, found.common)

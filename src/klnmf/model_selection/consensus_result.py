@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.saved.arrays import (
     FLOATS,
     INDICES,
@@ -83,7 +84,8 @@ class Consensus(ShownAsTable):
     Attributes
     ----------
     components : ndarray of shape (n_components, n_features)
-        Consensus components, each summing to 1, in order of decreasing size.
+        Consensus components, each summing to 1, in order of decreasing size. Of a tensor, those of
+        all modes after the first side by side, each mode summing to 1; ``factors`` has them apart.
     W : ndarray of shape (n_samples, n_components)
         Expected counts of each component in each sample.
     divergence : float
@@ -99,7 +101,8 @@ class Consensus(ShownAsTable):
     run_objectives : ndarray of shape (n_runs,)
         KL divergence at the end of each run.
     spectra : ndarray of float32, shape (n_runs · n_components, n_features)
-        Components of all runs, in order of the runs, each with Euclidean length 1.
+        Components of all runs, in order of the runs, each with Euclidean length 1. Of a tensor,
+        every mode after the first has the same length.
     labels : ndarray of int, shape (n_runs · n_components,)
         Consensus component of each row of ``spectra``; −1 if it was left out.
     neighbour_distance : ndarray of shape (n_runs · n_components,)
@@ -113,6 +116,9 @@ class Consensus(ShownAsTable):
     W_sums, feature_weight, constraint_names, n_fixed_W
         Attributes of the model, see `klnmf.KLNMF`. The last ``n_fixed_W`` components belong to
         given columns of W: all runs have them, and their figures are NaN.
+    sizes, mode_names, mode_labels, mode_weights : tuple
+        Of a tensor: sizes of the modes after the first, and ``mode_names_``, ``labels_`` and
+        ``mode_weights_`` of `klnmf.PoissonCP`. Empty for a matrix.
     """
 
     components: FloatArray
@@ -134,6 +140,23 @@ class Consensus(ShownAsTable):
     feature_weight: FloatArray | None = None
     constraint_names: tuple[str, ...] = ()
     n_fixed_W: int = 0  # noqa: N815
+    sizes: tuple[int, ...] = ()
+    mode_names: tuple[str, ...] = ()
+    mode_labels: tuple[Any, ...] = ()
+    mode_weights: tuple[Any, ...] = ()
+
+    @property
+    def factors(self) -> list[FloatArray]:
+        """One matrix for each mode, whose columns sum to 1, as ``factors_`` of a PoissonCP.
+
+        The columns of W sum to the weights of the components.
+        """
+        sums = self.W.sum(axis=0)
+        others = np.split(self.components, np.cumsum(self.sizes[:-1], dtype=int), axis=1)
+        return [
+            self.W / np.where(sums > 0, sums, 1.0),
+            *(np.ascontiguousarray(H.T) for H in others),
+        ]
 
     @property
     def n_left_out(self) -> int:
@@ -165,32 +188,37 @@ class Consensus(ShownAsTable):
         places = np.argsort(np.argsort(-figure, kind="stable"))
         return np.asarray(getattr(self.null, name)[places])
 
-    def leading_features(self, n_top: int = _N_LEADING) -> list[list[str]]:
+    def leading_features(self, n_top: int = _N_LEADING, mode: int = 1) -> list[list[str]]:
         """Return the names of the leading features of each component; [] if there are no names.
 
         Parameters
         ----------
         n_top : int, default=5
             Number of features.
+        mode : int, default=1
+            Mode of a tensor whose labels are returned.
 
         Returns
         -------
         list of list of str
             The leading features, as `klnmf.topics.top_features` lists them by default.
         """
-        if self.feature_names is None:
+        names = self.mode_labels[mode] if self.sizes else self.feature_names
+        if names is None:
             return [[] for _ in self.components]
-        top = top_features(self.components, self.feature_names, n_top)
+        rows = self.factors[mode].T if self.sizes else self.components
+        top = top_features(rows, names, n_top)
         return [[name for name, _ in features] for features in top]
 
-    def to_model(self) -> KLNMF:
+    def to_model(self) -> KLNMF | PoissonCP:
         """Return a fitted model with these components, for ``transform``, saving or a report.
 
-        To refine the components, use ``KLNMF(n_components).fit(X, H=result.components)`` instead.
+        To refine the components, use ``KLNMF(n_components).fit(X, H=result.components)`` instead,
+        or ``PoissonCP(n_components).fit(X, start=[result.W, *result.factors[1:]])``.
 
         Returns
         -------
-        KLNMF
+        KLNMF, or PoissonCP of a tensor
             ``converged_`` is True only if ``optimality_gap`` is at most ``tol``.
 
         Examples
@@ -202,6 +230,8 @@ class Consensus(ShownAsTable):
         >>> bool(abs(found.to_model().transform(X) - found.W).max() < 0.01)
         True
         """
+        if self.sizes:
+            return self._tensor_model()
         return KLNMF.from_components(
             self.components.copy(),
             divergence=self.divergence,
@@ -213,6 +243,30 @@ class Consensus(ShownAsTable):
             constraint_names=self.constraint_names,
             n_fixed_W=self.n_fixed_W,
         )
+
+    def _tensor_model(self) -> PoissonCP:
+        r, masses = len(self.components), self.W.sum(axis=0)
+        model = PoissonCP(r)
+        model._set_others(
+            {
+                "factors": self.factors,
+                "weights": masses,
+                "factor_sums": np.stack([masses, *(np.ones(r) for _ in self.sizes)]),
+                "W_sums": masses if self.W_sums is None else self.W_sums,
+                "n_components": r,
+                "shape": (len(self.W), *self.sizes),
+                "mode_names": self.mode_names,
+                "labels": self.mode_labels,
+                "mode_weights": list(self.mode_weights),
+                "constraint_names": list(self.constraint_names),
+                "divergence": self.divergence,
+                "optimality_gap": self.optimality_gap,
+                "kkt_residual": self.kkt_residual,
+                "converged": self.optimality_gap <= model.tol,
+                **{"history": [], "n_iter": 0, "n_fixed_W": 0, "data_checksum": None},
+            }
+        )
+        return model
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Save the result, including the components of all runs, to a file for `load`.
@@ -231,6 +285,15 @@ class Consensus(ShownAsTable):
             content["constraint_names"] = list(self.constraint_names)
         if self.n_fixed_W:
             content["n_fixed_W"] = self.n_fixed_W
+        if self.sizes:
+            content["modes"] = {"sizes": list(self.sizes), "names": list(self.mode_names)}
+            for mode, (labels, weights) in enumerate(
+                zip(self.mode_labels, self.mode_weights, strict=True)
+            ):
+                if labels is not None:
+                    pack_names(arrays, f"mode_labels_{mode}", list(labels))
+                if weights is not None:
+                    arrays[f"mode_weights_{mode}"] = weights
         if self.feature_names is not None:
             pack_names(arrays, "feature_names", list(self.feature_names))
         if self.null is not None:
@@ -274,6 +337,7 @@ class Consensus(ShownAsTable):
             return cls(
                 **numbers,
                 **_checked_arrays(container.arrays),
+                **_modes(content, container.arrays),
                 null=_null(content, container.arrays),
                 constraint_names=tuple(map(str, names)),
                 n_fixed_W=content.whole("n_fixed_W") if "n_fixed_W" in content else 0,
@@ -312,9 +376,11 @@ class Consensus(ShownAsTable):
             if self.null is not None and not self.null.is_empty:
                 columns.append(Column("(null)", [f"({x:{form}})" for x in table[f"null_{name}"]]))
         columns.append(Column("share", [f"{share:.1%}" for share in table["share"]]))
-        if self.feature_names is not None:
-            leading = [", ".join(features) for features in self.leading_features()]
-            columns.append(Column("leading features", leading, is_text=True))
+        for mode in range(1, max(2, len(self.mode_names))):
+            leading = [", ".join(features) for features in self.leading_features(mode=mode)]
+            name = self.mode_names[mode] if self.sizes else "features"
+            if any(leading):
+                columns.append(Column(f"leading {name}", leading, is_text=True))
         return ResultTable(columns, self._explanation())
 
     def _explanation(self) -> list[str]:
@@ -385,6 +451,28 @@ def _checked_arrays(arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
     if "feature_names.text" in arrays:
         found["feature_names"] = unpack_names(arrays, "feature_names", m)
     return found
+
+
+def _modes(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, Any]:
+    """Return what a saved consensus says about the modes of a tensor."""
+    if "modes" not in content:
+        return {}
+    about, m = content.fields("modes"), arrays["components"].shape[1]
+    sizes, names = about.take("sizes", list), about.take("names", list)
+    are_sizes = all(type(size) is int and size > 0 for size in sizes) and sum(sizes) == m
+    if not are_sizes or len(sizes) < 1 or len(names) != 1 + len(sizes):
+        raise SavedFileError("its modes do not agree with its components.")
+    found: dict[str, list[Any]] = {"mode_labels": [], "mode_weights": []}
+    for mode, size in enumerate((len(arrays["W"]), *sizes)):
+        name, weights = f"mode_labels_{mode}", f"mode_weights_{mode}"
+        has_labels = f"{name}.text" in arrays
+        found["mode_labels"].append(unpack_names(arrays, name, size) if has_labels else None)
+        has_weights = weights in arrays
+        found["mode_weights"].append(
+            nonnegative(shaped_array(arrays, weights, (size,)), weights) if has_weights else None
+        )
+    by_name = {key: tuple(parts) for key, parts in found.items()}
+    return {"sizes": tuple(sizes), "mode_names": tuple(map(str, names)), **by_name}
 
 
 def _null(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> NullAgreement | None:

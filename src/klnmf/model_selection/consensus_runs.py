@@ -6,16 +6,21 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import feature_names_of
 from klnmf.constraints.penalties import Penalties
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_data import is_float32_enough
 from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
-from klnmf.estimators.checked_counts import ConstrainedCounts, checked_counts, warn_of_data
+from klnmf.estimators.checked_counts import (
+    ConstrainedCounts,
+    checked_counts,
+    warn_of_data,
+)
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.model_selection.consensus_groups import grouped_runs
 from klnmf.model_selection.consensus_null import null_counts
@@ -25,7 +30,7 @@ from klnmf.model_selection.work_files import EndOfRun, Ends, Runs, RunsFile
 from klnmf.saved.periodic_file import data_identity
 from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
-from klnmf.solvers.initialization import STARTS, cover_columns
+from klnmf.solvers.initialization import STARTS, cover_cells, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.row_solve import RowSolve, solved_rows
 from klnmf.solvers.start import start_state
@@ -35,20 +40,23 @@ from klnmf.support.option_names import option
 from klnmf.support.progress import WorkProgress
 from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice, checked_names
+from klnmf.uncertainty.refits import unit_spectra
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 # Runs on the null if it is not said how many; more hardly change its figures.
 NULL_RUNS = 20
 TAKEN = ("sample_weight", "feature_weight", "exposure", "missing", "fixed_W")
+TAKEN_OF_TENSORS = ("weights", "exposure", "missing")
 _NUMBERED = (
     "belongs to components by their numbers, and those of different runs have no common order"
 )
 REFUSED = {
     "fixed_components": "would be in every run, so that there is nothing to agree on; fit KLNMF "
     "with them",
-    **dict.fromkeys(("zero_components", "zero_W"), _NUMBERED),
+    "fixed": "would be in every run; fit PoissonCP with it",
+    **dict.fromkeys(("zero_components", "zero_W", "zeros"), _NUMBERED),
     **dict.fromkeys(
-        ("l1_W", "l2_W", "l1_H", "l2_H"),
+        ("l1_W", "l2_W", "l1_H", "l2_H", "l1", "l2"),
         "depends on the scale of components, which is ignored when they are compared and averaged",
     ),
 }
@@ -90,7 +98,9 @@ def consensus(
     ----------
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         Counts, or other nonnegative data, with the warnings of `klnmf.KLNMF.fit`. Features of very
-        different variance can be scaled first, as cNMF does for genes.
+        different variance can be scaled first, as cNMF does for genes. Or a `klnmf.SparseTensor`:
+        the components of runs of `klnmf.PoissonCP` are compared by their factors of all modes after
+        the first, which count the same.
     n_components : int
         Number of components of each run and of the consensus.
     n_runs : int, default=100
@@ -99,7 +109,8 @@ def consensus(
         Number of starts on the null, at least 2; 0 leaves the null out. None is ``n_runs``, at most
         20, or 0 if X has values that are not whole numbers: the null is one of counts.
     feature_names : sequence of str, default=None
-        Names of the features, to print the leading ones; by default those of a DataFrame.
+        Names of the features, to print the leading ones; by default those of a DataFrame. A tensor
+        has labels instead.
     density_threshold : float, default=0.5
         Components are left out if their mean Euclidean distance to their nearest neighbours (3 for
         every 10 runs) is above this. The largest possible distance is √2. If a plot of the result
@@ -108,7 +119,7 @@ def consensus(
         "W" keeps the medians and solves for W. "both" also refits the components, which describes
         the data better, but may move them away from the medians (default of ``klnmf consensus``).
     init : {"samples", "random", "nndsvd"}, default="samples"
-        Kind of start, see `klnmf.KLNMF`.
+        Kind of start, see `klnmf.KLNMF`. "nndsvd" is for matrices.
     tol : float, default=1e-4
         A run stops when an iteration improves the objective by less than this fraction.
     max_iter : int, default=300
@@ -133,12 +144,14 @@ def consensus(
         components are refitted. Other constraints are refused: fixed components would be in every
         run, ``zero_components`` and ``zero_W`` belong to components by their numbers, which mean
         nothing across runs, and penalties depend on the scale of components, which are compared
-        without it.
+        without it. With a tensor, ``weights``, ``exposure`` and ``missing`` as in
+        `klnmf.PoissonCP.fit`.
 
     Returns
     -------
     Consensus
-        The ``components``, ``W``, and how well the runs agree on each component.
+        The ``components``, ``W``, the ``factors`` of a tensor, and how well the runs agree on each
+        component.
 
     Examples
     --------
@@ -160,7 +173,8 @@ def consensus(
     threshold = checked_positive("density_threshold", density_threshold)
     tol = checked_positive("tol", tol)
     checked_choice(refit, "refit", ("W", "both"))
-    checked_choice(init, "init", tuple(STARTS))
+    is_tensor = isinstance(X, SparseTensor)
+    checked_choice(init, "init", tuple(s for s in STARTS if not (is_tensor and s == "nndsvd")))
     jobs = effective_threads(n_jobs, "n_jobs")
     counts = _checked_data(X, constraints, n_components, dtype)
     known, n_given = counts.constraints, counts.n_fixed
@@ -222,7 +236,7 @@ def consensus(
         threadpool_limits(1),
     ):
         objectives = done_runs(problem, runs.fits, n_runs, is_null=False)
-        wide = Problem(make_backend("auto", problem.backend.data, jobs), Penalties())
+        wide = Problem(make_backend("auto", problem.backend.data, jobs), counts.penalties)
         # The weight of a sample does not change its own row of W, except that 0 would hide it.
         by_row = wide
         if known.sample_weight is not None:
@@ -230,6 +244,10 @@ def consensus(
         of_runs = spectra(runs.fits, n_runs)
         found = _agreed(wide, by_row, of_runs, objectives, threshold, refit, seed)
         found = replace(found, feature_names=names)
+        if is_tensor:
+            about = {"mode_names": X.mode_names, "mode_labels": X.labels}
+            about |= {"mode_weights": known.weights}
+            found = replace(found, sizes=counts.X.shape[1:], **about)
         if not n_null:
             return found
         null = null_counts(counts.X, n_components, known, seed, jobs)
@@ -239,7 +257,9 @@ def consensus(
         done_runs(of_null, runs.null_fits, n_null, is_null=True)
         null_spectra = spectra(runs.null_fits, n_null)
         groups = grouped_runs(null_spectra, n_null, threshold, seed, n_given)
-        medians = np.zeros((n_components, 1)) if groups.medians is None else groups.medians
+        medians = np.zeros((n_components, 1))
+        if groups.medians is not None:
+            medians = _comparable(groups.medians, counts.X.shape[1:])
         figures = groups.figures(null_spectra, medians, n_null)
         agreement = NullAgreement(
             **{name: -np.sort(-figure) for name, figure in figures._asdict().items()},
@@ -255,11 +275,19 @@ def _checked_data(
 ) -> ConstrainedCounts:
     """Return the counts and what is known about them."""
     given = {name: value for name, value in given.items() if value is not None}
+    is_tensor = isinstance(X, SparseTensor)
     for name in given:
         if name in REFUSED:
             raise ValueError(f"consensus does not take {name}: it {REFUSED[name]}.")
-    check_arguments(given, "consensus", (*TAKEN, "run"))
-    counts = checked_counts(X, given, "consensus", dtype=dtype).in_memory(n_components)
+    check_arguments(given, "consensus", (*(TAKEN_OF_TENSORS if is_tensor else TAKEN), "run"))
+    penalties = Penalties()
+    if is_tensor:
+        penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)
+        dtype = dtype if is_float32_enough(X) else np.float64
+    checked = checked_counts(
+        X, given, "consensus", dtype=dtype, penalties=penalties, takes_tensors=True
+    )
+    counts = checked.in_memory(n_components)
     if counts.data.nnz == 0:
         raise ValueError("All values of X are zero, so there are no components to find.")
     warn_of_data(X, counts.data.view(0), n_components, counts.constraints)
@@ -267,13 +295,18 @@ def _checked_data(
 
 
 def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Array | None:
+    if isinstance(X, SparseTensor) and given is not None:
+        raise ValueError(
+            "feature_names are for matrices. Pass SparseTensor(..., labels=...), with the labels "
+            "of every mode."
+        )
     names = feature_names_of(X) if given is None else given
     if names is None:
         return None
     return np.array(checked_names(names, n_features), dtype=object)
 
 
-def _checked_null_runs(given: int | None, n_runs: int, counts: sp.csr_array) -> int:
+def _checked_null_runs(given: int | None, n_runs: int, counts: Any) -> int:
     is_whole = is_integer_valued(counts)
     if given is None:
         return min(n_runs, NULL_RUNS) if is_whole else 0
@@ -297,11 +330,18 @@ def restarted(
     state = start_state(problem, n_components, init, state_seed)
     run = Run.started(problem, SparseCoordinateDescent(), state)
     run.until(SmallGain(tol), MaxIterations(max_iter))
-    H = problem.constraints.original(1, problem.backend.download(state.factors[1]))
-    components = np.array(H.T, dtype=np.float32, order="C")
-    lengths = np.linalg.norm(components, axis=1, keepdims=True)
-    components /= np.where(lengths > 0, lengths, 1)
-    return EndOfRun(components, float(state.objective))
+    by_mode = []
+    for mode, factor in enumerate(state.factors[1:], 1):
+        H = problem.constraints.original(mode, problem.backend.download(factor))
+        by_mode.append(np.array(H.T, dtype=np.float32, order="C"))
+    return EndOfRun(unit_spectra(by_mode), float(state.objective))
+
+
+def _comparable(components: Array, sizes: tuple[int, ...]) -> Array:
+    """Return components in which every mode counts the same, as in the spectra of runs."""
+    if len(sizes) == 1:
+        return components
+    return unit_spectra(np.split(components, np.cumsum(sizes[:-1]), axis=1))
 
 
 def _agreed(
@@ -325,12 +365,15 @@ def _agreed(
             f"than {option('n_components', n_components)}. Choose fewer components or a larger "
             "threshold."
         )
-    W, H = _refitted(problem, by_row, groups.medians, refit, seed, is_given)
+    W, others = _refitted(problem, by_row, groups.medians, refit, seed, is_given)
     order = np.argsort(np.where(is_given, np.inf, -W.sum(axis=0)), kind="stable")
     labels = np.where(groups.labels < 0, -1, np.argsort(order)[groups.labels])
-    W, components = W[:, order], np.ascontiguousarray(H[:, order].T)
-    figures = groups._replace(labels=labels).figures(spectra, components, n_runs)
-    factors = [known.in_fit(mode, factor) for mode, factor in enumerate((W, components.T))]
+    W, others = W[:, order], [np.ascontiguousarray(H[:, order].T) for H in others]
+    components = np.concatenate(others, axis=1)
+    rows = _comparable(components, known.shape[1:])
+    figures = groups._replace(labels=labels).figures(spectra, rows, n_runs)
+    by_mode = enumerate((W, *(H.T for H in others)))
+    factors = [known.in_fit(mode, factor) for mode, factor in by_mode]
     evaluation = problem.evaluate(problem.upload(factors))
     return Consensus(
         components=components,
@@ -353,24 +396,33 @@ def _agreed(
 
 def _refitted(
     problem: Problem, by_row: Problem, medians: Array, refit: str, seed: int, is_given: Array
-) -> tuple[FloatArray, FloatArray]:
-    """W and H in float64 and the user's units; columns of H whose W is not given sum to 1."""
+) -> tuple[FloatArray, list[FloatArray]]:
+    """W and H, ... in float64 and the user's units; columns of H whose W is not given sum to 1."""
     data, known = problem.backend.data, problem.constraints
-    H = np.ascontiguousarray(medians.T, dtype=data.dtype)
+    by_mode = data.view(0).split(medians.T)
+    if len(by_mode) > 1:
+        by_mode = [H / column_sums(H) for H in by_mode]
+    H, *rest = (np.ascontiguousarray(H, dtype=data.dtype) for H in by_mode)
     if is_given.any():  # at first they make up a tenth of all counts
         totals = np.asarray(known.fixed[0]).sum(axis=0)
         H[:, is_given] *= 0.1 * data.total / (len(totals) * np.maximum(totals, 1e-30))
-    H = known.in_fit(1, H)
+    others = [known.in_fit(mode, factor) for mode, factor in enumerate([H, *rest], 1)]
     # No median may have a feature that each run has in another component.
-    cover_columns(H, data.view(1))
+    for mode, H in enumerate(others, 1):
+        cover_columns(H, data.view(mode))
+    if rest:  # nor a cell
+        cover_cells(known, [None, *others], data)
     if refit == "both" or is_given.any():
-        (_, H), _ = descended(problem, (_solved_W(problem, H), H), seed, swap_failures=0)
-    W = by_row.constraints.original(0, _solved_W(by_row, H)).astype(np.float64)
-    H = known.original(1, H).astype(np.float64)
-    scales = np.where(is_given, 1.0, column_sums(H))
-    return W * scales, H / scales
+        start = (_solved_W(problem, others), *others)
+        (_, *others), _ = descended(problem, start, seed, swap_failures=0)
+    W = by_row.constraints.original(0, _solved_W(by_row, others)).astype(np.float64)
+    others = [known.original(mode, H).astype(np.float64) for mode, H in enumerate(others, 1)]
+    scales = [np.where(is_given, 1.0, column_sums(H)) for H in others]
+    W = W * np.prod(scales, axis=0)
+    return W, [H / scale for H, scale in zip(others, scales, strict=True)]
 
 
-def _solved_W(problem: Problem, H: Array) -> Array:  # noqa: N802
-    factors = [None, problem.backend.upload(H, 1)]
+def _solved_W(problem: Problem, others: list[Array]) -> Array:  # noqa: N802
+    uploaded = (problem.backend.upload(H, mode) for mode, H in enumerate(others, 1))
+    factors = [None, *uploaded]
     return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))

@@ -17,7 +17,7 @@ from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.solvers.swaps import Sample, draw_sample, propose_addition, propose_merge
 from klnmf.support.array_types import Array
 
-Factors = tuple[Array, Array]  # W and H, both tall, downloaded from the back-end
+Factors = tuple[Array, ...]  # W, H, ... by mode, all tall, downloaded from the back-end
 ProblemOf = Callable[[int], Problem]  # by the number of components
 
 # A descent ends when an iteration gains less than this share of the objective, and no swap helps.
@@ -32,9 +32,9 @@ CANDIDATES = 6
 
 def one_component(data: CountData) -> Factors:
     """Return the best fit with one component: row sums and column shares."""
-    margins = data.view(0).row_sums, data.view(1).row_sums / (data.total or 1.0)
-    W, H = (np.ascontiguousarray(values[:, None], dtype=data.dtype) for values in margins)
-    return W, H
+    sums, *others = (data.view(mode).row_sums for mode in range(len(data.shape)))
+    margins = [sums, *(of_mode / (data.total or 1.0) for of_mode in others)]
+    return tuple(np.ascontiguousarray(values[:, None], dtype=data.dtype) for values in margins)
 
 
 def resized(problem: ProblemOf, factors: Factors, n_components: int, seed: list[int]) -> Factors:
@@ -56,30 +56,33 @@ def resized(problem: ProblemOf, factors: Factors, n_components: int, seed: list[
 
 
 def _with_one_more(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
-    W, H = factors
-    columns = problem.backend.data.view(1)
-    sample = draw_sample(problem.backend.data.view(0), W.shape[1] + 1, generator)
-    scales = column_sums(H)
+    (W, *others), data = factors, problem.backend.data
+    sample = draw_sample(data.view(0), W.shape[1] + 1, generator)
+    scales = [column_sums(H) for H in others]
     parts = (sample.X, *_sampled(sample, factors, scales))
     found = propose_addition(*parts, generator, CANDIDATES, sample.is_dominant)
-    new = np.zeros(len(H))
     if found is None:  # nothing improves the fit, so use the column sums
-        new[:] = columns.row_sums / (columns.row_sums.sum() or 1.0)
+        margins = [data.view(mode).row_sums for mode in range(1, len(factors))]
+        new = [sums / (sums.sum() or 1.0) for sums in margins]
     else:
-        new[sample.columns] = found
-    # In W it is 0 until the first half-step uses it. Penalties need a usual scale.
-    new *= scales.mean()
+        new = data.view(0).split(sample.in_all(found, data.view(0)))
     place = W.shape[1] - int(problem.is_frozen(0, W.shape[1]).sum())
-    return np.insert(W, place, 0, axis=1), np.insert(H, place, new, axis=1)
+    # In W it is 0 until the first half-step uses it. Penalties need a usual scale.
+    wider = [
+        np.insert(H, place, column * scale.mean(), axis=1)
+        for H, column, scale in zip(others, new, scales, strict=True)
+    ]
+    return (np.insert(W, place, 0, axis=1), *wider)
 
 
 def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Generator) -> Factors:
-    W, H = factors
-    scales = column_sums(H)
+    W, *others = factors
+    by_mode = [column_sums(H) for H in others]
+    scales = np.prod(by_mode, axis=0)
     masses = W.sum(axis=0, dtype=np.float64) * scales
     sample = draw_sample(problem.backend.data.view(0), W.shape[1], generator)
-    is_fixed = problem.is_frozen(0, W.shape[1]) | problem.is_frozen(1, W.shape[1])
-    found = propose_merge(sample.X, *_sampled(sample, factors, scales), masses, ~is_fixed)
+    is_fixed = problem.is_frozen_anywhere(W.shape[1])
+    found = propose_merge(sample.X, *_sampled(sample, factors, by_mode), masses, ~is_fixed)
     if found is None:  # the smallest two are as good as any
         order = np.argsort(np.where(is_fixed, np.inf, masses), kind="stable")
         j, k = sorted(int(place) for place in order[:2])
@@ -87,10 +90,12 @@ def _with_one_less(problem: Problem, factors: Factors, generator: np.random.Gene
         of_j = masses[j] / total if total > 0 else 0.5
         found = (j, k), (of_j, 1.0 - of_j)
     (j, k), (of_j, of_k) = found
-    merged_W, merged_H = W.copy(), H.copy()
-    merged_W[:, j] = W[:, j] + W[:, k] * (scales[k] / scales[j])
-    merged_H[:, j] = of_j * H[:, j] + of_k * H[:, k] * (scales[j] / scales[k])
-    return np.delete(merged_W, k, axis=1), np.delete(merged_H, k, axis=1)
+    merged = [W.copy()]
+    merged[0][:, j] = W[:, j] + W[:, k] * (scales[k] / scales[j])
+    for H, scale in zip(others, by_mode, strict=True):
+        merged.append(H.copy())
+        merged[-1][:, j] = of_j * H[:, j] + of_k * H[:, k] * (scale[j] / scale[k])
+    return tuple(np.delete(factor, k, axis=1) for factor in merged)
 
 
 def column_sums(H: Array) -> Array:
@@ -99,11 +104,12 @@ def column_sums(H: Array) -> Array:
     return np.where(sums > 0, sums, 1.0)
 
 
-def _sampled(sample: Sample, factors: Factors, scales: Array) -> Factors:
+def _sampled(sample: Sample, factors: Factors, scales: list[Array]) -> tuple[Array, Array]:
     """Rows of the factors that belong to a sample, in float64; the columns of H sum to 1."""
-    W, H = factors
-    sampled_W = W[sample.rows].astype(np.float64) * scales
-    return sampled_W, H[sample.columns].astype(np.float64) / scales
+    W, *others = factors
+    sampled_W = W[sample.rows].astype(np.float64) * np.prod(scales, axis=0)
+    parts = zip(others, sample.columns, scales, strict=True)
+    return sampled_W, np.concatenate([H[own].astype(np.float64) / scale for H, own, scale in parts])
 
 
 class _Continuation(SparseCoordinateDescent):
@@ -126,5 +132,4 @@ def descended(
     state = State(problem.upload(factors), seed, iteration=1, was_drawn=True)
     run = Run.started(problem, solver, state)
     run.until(SmallGain(ENOUGH), MaxIterations(state.iteration + max_iter))
-    W, H = problem.download(state.factors)
-    return (W, H), float(state.objective)
+    return tuple(problem.download(state.factors)), float(state.objective)

@@ -25,6 +25,7 @@ from klnmf.solvers.row_solve import RowSolve
 from klnmf.solvers.start import start_state
 from klnmf.support.array_types import Array, FloatArray
 
+TINY = np.finfo(np.float32).tiny
 # Held-out deviances need no more digits.
 ROW_SOLVE = RowSolve(tolerance=1e-3)
 
@@ -73,21 +74,24 @@ class Fold:
 
     def deviances(self, factors: Factors, backgrounds: Sequence[float]) -> FloatArray:
         """Deviance for each background and sample of the fold, in the units of a fit."""
-        found = self._predictor(factors[1], backgrounds).predicted(self._test).deviances
+        found = self._predictor(factors, backgrounds).predicted(self._test).deviances
         return found * self._test.sample_weights
 
-    def _predictor(self, H: Array, backgrounds: Sequence[float]) -> Predictor:
-        margins = self._train.data.view(1).row_sums
-        shares = feature_shares(margins, self._unit)
+    def _predictor(self, factors: Factors, backgrounds: Sequence[float]) -> Predictor:
+        _, *others = factors
+        views = [self._train.data.view(mode) for mode in range(1, len(factors))]
+        shares = [feature_shares(view.row_sums, self._unit) for view in views]
         solve = (self._groups, backgrounds, ROW_SOLVE, self._n_threads)
-        return Predictor(H, shares, self._unit, *solve)
+        return Predictor(others, shares, self._unit, *solve)
 
     def free_components(self, factors: Factors) -> Array:
-        """Columns of H of the components that were learned."""
-        n_components = factors[1].shape[1]
-        problem = self._problem(n_components)
-        is_fixed = problem.is_frozen(0, n_components) | problem.is_frozen(1, n_components)
-        return factors[1][:, ~is_fixed]
+        """Columns of H of the components that were learned; of several modes, of length 1 each."""
+        _, *others = factors
+        n_components = others[0].shape[1]
+        is_fixed = self._problem(n_components).is_frozen_anywhere(n_components)
+        if len(others) > 1:
+            others = [H / np.maximum(np.linalg.norm(H, axis=0), TINY) for H in others]
+        return np.concatenate(others)[:, ~is_fixed]
 
     def _problem(self, n_components: int) -> Problem:
         return self._train.problem(n_components, self._n_threads)
@@ -99,14 +103,13 @@ class Fold:
             return one_component(self._train.data)
         problem = self._problem(min(n_fixed + 1, n_components))
         state = start_state(problem, min(n_fixed + 1, n_components), "samples", _state_seed(seed))
-        W, H = problem.download(state.factors)
-        return W, H
+        return tuple(problem.download(state.factors))
 
     def _without_data(self, n_components: int) -> Factors:
         data = self._train.data
-        W, H = (np.zeros((size, n_components), dtype=data.dtype) for size in data.shape)
         constraints = self._problem(n_components).constraints
-        return constraints.imposed_on(0, W), constraints.imposed_on(1, H)
+        nothing = [np.zeros((size, n_components), dtype=data.dtype) for size in data.shape]
+        return tuple(constraints.imposed_on(mode, x) for mode, x in enumerate(nothing))
 
 
 def _state_seed(seed: list[int]) -> int:

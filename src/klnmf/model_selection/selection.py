@@ -13,7 +13,9 @@ from klnmf.constraints.checks import warn_if_one_sided
 from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.constraints.explained_cells import check_explained
 from klnmf.constraints.penalties import Penalties
-from klnmf.data.sparse_data import InMemoryData, view_of
+from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_data import data_in_memory
 from klnmf.data.validation import EXACT_IN_FLOAT32, is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.checked_counts import ConstrainedCounts, checked_counts
@@ -27,6 +29,7 @@ from klnmf.support.number_checks import checked_nonnegative, checked_whole
 from klnmf.support.progress import WorkProgress
 from klnmf.support.threads import run_in_threads
 
+OF_TENSORS = ("weights", "exposure", "missing", "fixed", "zeros")
 CONSTRAINTS = (*FitConstraints.__annotations__, *ComponentConstraints.__annotations__)
 
 
@@ -170,7 +173,7 @@ def select_rank(
     return _result(search, given.X.shape)
 
 
-def _result(search: Search, shape: tuple[int, int]) -> RankSelection:
+def _result(search: Search, shape: tuple[int, ...]) -> RankSelection:
     plan, comparison = search.plan, search.comparison()
     ranks = np.array(plan.ranks[: search.n_ranks_done], dtype=np.int64)
     stability = np.array(search.stability)
@@ -190,15 +193,15 @@ def _result(search: Search, shape: tuple[int, int]) -> RankSelection:
         random_state=plan.seed,
         n_samples=shape[0],
         n_features=shape[1],
-        median_total=float(np.median(view_of(plan.counts.X).row_sums)),
+        median_total=float(np.median(data_in_memory(plan.counts.X).view(0).row_sums)),
     )
 
 
 def _constrained_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> ConstrainedCounts:
     """Return the counts, constraints and penalties, or say what is wrong with them."""
-    name = "select_rank"
-    check_arguments(given, name, (*CONSTRAINTS, "run"))
-    for refused in ("zero_components", "zero_W"):
+    name, is_matrix = "select_rank", not isinstance(X, SparseTensor)
+    check_arguments(given, name, (*(CONSTRAINTS if is_matrix else OF_TENSORS), "run"))
+    for refused in ("zero_components", "zero_W", "zeros"):
         if given.get(refused) is not None:
             raise ValueError(
                 f"{name} does not support {refused}: it says which entries of each component are "
@@ -206,9 +209,13 @@ def _constrained_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> 
             )
     for penalty, value in penalties.by_name.items():
         checked_nonnegative(penalty, value)
-    checked = checked_counts(X, given, name, penalties=penalties, min_samples=2)
+    if not is_matrix:
+        if any(penalties.penalised_modes):
+            raise ValueError("select_rank takes penalties for matrices only. Leave them out.")
+        penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)
+    checked = checked_counts(X, given, name, penalties=penalties, min_samples=2, takes_tensors=True)
     counts = checked.X
-    if is_integer_valued(counts) and counts.data.max(initial=0) < EXACT_IN_FLOAT32:
+    if is_matrix and is_integer_valued(counts) and counts.data.max(initial=0) < EXACT_IN_FLOAT32:
         checked = replace(checked, data=InMemoryData(counts.astype(np.float32)))
     found = checked.in_memory(sum(counts.shape))  # more than can be fixed
     if not found.n_fixed:
@@ -218,7 +225,7 @@ def _constrained_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> 
 
 def _without_weight_0(found: ConstrainedCounts) -> ConstrainedCounts:
     """Return the samples and features that have a weight."""
-    of_samples, of_features = found.constraints.weights
+    of_samples, of_features, *_ = found.constraints.weights
     if of_samples is not None:
         found = found.part(np.flatnonzero(of_samples))
     if of_features is not None:

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from klnmf.data.sparse_data import InMemoryData
+from klnmf.constraints.penalties import factor_name
+from klnmf.data.tensor_data import data_in_memory
 from klnmf.estimators.run_options import RunOptions
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.search import Plan, Search, Step
@@ -77,7 +78,9 @@ class WorkFile(PeriodicFile[Work]):
 class EndOfRun(NamedTuple):
     """The result of a run."""
 
-    components: Array  # n_components × n_features, float32, each of Euclidean length 1
+    # n_components × n_features, float32, each of Euclidean length 1; of a tensor, the modes after
+    # the first side by side, each of the same length.
+    components: Array
     objective: float
 
 
@@ -105,7 +108,7 @@ class RunsFile(WorkFile[Runs]):
     def packed(self, work: Runs) -> Container:
         """See :class:`PeriodicFile`."""
         arrays: dict[str, Array] = {}
-        rank, width = work.identity["n_components"], work.identity["shape of X"][1]
+        rank, width = work.identity["n_components"], sum(work.identity["shape of X"][1:])
         for prefix, done in (("", work.fits), ("null_", work.null_fits)):
             numbers = sorted(done)
             spectra = np.array([done[run].components for run in numbers], dtype=np.float32)
@@ -125,7 +128,8 @@ class RunsFile(WorkFile[Runs]):
 
 def _unpacked_fits(work: Runs, arrays: dict[str, Array], prefix: str) -> Ends:
     numbers = array_named(arrays, f"{prefix}runs", INDICES, 1)
-    n, rank, width = len(numbers), work.identity["n_components"], work.identity["shape of X"][1]
+    n, rank = len(numbers), work.identity["n_components"]
+    width = sum(work.identity["shape of X"][1:])
     objectives = shaped_array(arrays, f"{prefix}objectives", (n,)).tolist()
     spectra = shaped_array(arrays, f"{prefix}spectra", (n * rank, width))
     nonnegative(spectra, f"{prefix}spectra")
@@ -149,7 +153,7 @@ class SearchFile(WorkFile[Search]):
         """See :class:`WorkFile`."""
         plan = work.plan
         constraints = plan.counts.constraints
-        return data_identity(InMemoryData(plan.counts.X)) | {
+        return data_identity(data_in_memory(plan.counts.X)) | {
             "ranks": list(plan.ranks),
             "n_splits": plan.n_splits,
             "backgrounds": list(plan.backgrounds),
@@ -176,8 +180,8 @@ class SearchFile(WorkFile[Search]):
             arrays[f"deviances{split}"] = step.deviances
         for prefix, pairs in (("", work.factors), ("top_", work.top)):
             for split, factors in enumerate(pairs):
-                if factors is not None:
-                    arrays[f"{prefix}W{split}"], arrays[f"{prefix}H{split}"] = factors
+                for mode, factor in enumerate(factors or ()):
+                    arrays[f"{prefix}{factor_name(mode)}{split}"] = factor
         content = {
             "identity": self.identity(work),
             "seed": work.plan.seed,
@@ -253,9 +257,7 @@ def _check_numbers(found: dict[str, Array]) -> None:
 
 
 def _factors(plan: Plan, split: int, arrays: dict[str, Array], prefix: str, rank: int) -> Factors:
-    n, m = plan.counts.X.shape
-    W, H = (
-        nonnegative(shaped_array(arrays, f"{prefix}{letter}{split}", (size, rank)), letter)
-        for letter, size in (("W", n - _n_test(plan, split)), ("H", m))
-    )
-    return W, H
+    n, *others = plan.counts.X.shape
+    sizes = enumerate([n - _n_test(plan, split), *others])
+    named = [(f"{prefix}{factor_name(mode)}{split}", (size, rank)) for mode, size in sizes]
+    return tuple(nonnegative(shaped_array(arrays, *each), each[0]) for each in named)

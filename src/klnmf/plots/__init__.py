@@ -8,11 +8,13 @@ from klnmf.plots.features import plot_top_features
 from klnmf.plots.heat_maps import plot_component_similarity
 from klnmf.plots.history import plot_history
 from klnmf.plots.mean_shares import plot_mean_shares
+from klnmf.plots.modes import plot_components
 from klnmf.plots.signatures import plot_signatures
 from klnmf.plots.structure import plot_structure
 
 __all__ = [
     "plot_component_similarity",
+    "plot_components",
     "plot_history",
     "plot_mean_shares",
     "plot_signatures",

@@ -18,6 +18,7 @@ from klnmf.plots.style import (
     shortened,
     title,
 )
+from klnmf.support.array_types import FloatArray
 from klnmf.support.number_checks import checked_whole
 from klnmf.topics import component_shares
 from klnmf.topics.checks import Names, checked_names
@@ -86,19 +87,24 @@ def plot_top_features(
     panels = panels_or_new(
         axes, len(drawn), 5, (2.6, 0.55 + 0.17 * n_top), "share of the component's mass"
     )
-    limit = _common_limit([leading.weights[k].max(initial=0.0) for k in drawn])
+    limit = common_limit([leading.weights[k].max(initial=0.0) for k in drawn])
     for component, ax in zip(drawn, panels, strict=True):
         weights = leading.weights[component]
-        ax.barh(np.arange(weights.size), weights, height=0.7, color=BLUE)
-        for position in np.flatnonzero(weights > limit):
-            looks = {"ha": "right", "va": "center_baseline", "fontsize": 7, "color": "white"}
-            ax.text(0.98 * limit, position, percent(weights[position]), **looks)
-        ax.set_xlim(0.0, limit)  # shared, so that bars can be compared across charts
-        _finish_panel(ax, titles[component], [names[j] for j in leading.features[component]], n_top)
+        draw_bars(ax, weights, limit)
+        finish_panel(ax, titles[component], [names[j] for j in leading.features[component]], n_top)
         ax.locator_params(axis="x", nbins=3)
         if shares is not None:
             note(ax, f"{shares[component]:.1%}")
     return panels
+
+
+def draw_bars(ax: Axes, weights: FloatArray, limit: float) -> None:
+    """Draw shares as bars on a scale that all charts have; longer ones get their number."""
+    ax.barh(np.arange(weights.size), weights, height=0.7, color=BLUE)
+    for position in np.flatnonzero(weights > limit):
+        looks: Any = {"ha": "right", "va": "center_baseline", "fontsize": 7, "color": "white"}
+        ax.text(0.98 * limit, int(position), percent(weights[position]), **looks)
+    ax.set_xlim(0.0, limit)
 
 
 def draw_intervals(
@@ -122,7 +128,7 @@ def draw_intervals(
         filling = [BLUE if inside else "white" for inside in table["is_interior"]]
         ax.scatter(table["share"], positions, s=13, zorder=3, edgecolors=BLUE, facecolors=filling)
         ax.set_xlim(0.0, 1.08 * (float(np.nanmax(table["upper"], initial=0.0)) or 1.0))
-        _finish_panel(ax, titles[component], [str(name) for name in table["feature"]], n_top)
+        finish_panel(ax, titles[component], [str(name) for name in table["feature"]], n_top)
         ax.locator_params(axis="x", nbins=4)
         ax.grid(True, axis="x", color="0.92", linewidth=0.8)
         ax.set_axisbelow(True)
@@ -130,7 +136,7 @@ def draw_intervals(
     return panels
 
 
-def _finish_panel(ax: Axes, name: str, features: Sequence[str], n_top: int) -> None:
+def finish_panel(ax: Axes, name: str, features: Sequence[str], n_top: int) -> None:
     """Name the features of one component, the first at the top; empty places stay empty."""
     ax.set_yticks(np.arange(len(features)), [shortened(name) for name in features])
     ax.set_ylim(n_top - 0.4, -0.6)
@@ -142,7 +148,7 @@ def _finish_panel(ax: Axes, name: str, features: Sequence[str], n_top: int) -> N
     ax.spines["bottom"].set_color("0.7")
 
 
-def _common_limit(longest_bars: list[float]) -> float:
+def common_limit(longest_bars: list[float]) -> float:
     """Right end of all charts: beyond the longest bar, unless that would make the others tiny."""
     filled = [longest for longest in longest_bars if longest > 0.0] or [1.0]
     return min(1.05 * max(filled), _LONGEST_TO_MEDIAN * float(np.median(filled)))

@@ -7,7 +7,7 @@ lines are gone through one by one to name the first that is.
 
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,19 +30,19 @@ _PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY = 10_000_000, 100
 # At most 18 digits: 64 bits hold them. Nothing is gone back over (``++``), so that the time is that
 # of one pass, whatever the text.
 _PLACES = rb"[ \t]*+[0-9]{1,18}+[ \t]++[0-9]{1,18}+"
-_REAL = rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
+REAL = rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _END = rb"[ \t\r]*+\n"
 # The first that matches counts; whole numbers are much the quicker.
 _LINES = {
     2: [re.compile(rb"(?:%b%b)*+" % (_PLACES, _END))],
     3: [
         re.compile(rb"(?:%b[ \t]++%b%b)*+" % (_PLACES, count, _END))
-        for count in (rb"[0-9]++", _REAL)
+        for count in (rb"[0-9]++", REAL)
     ],
 }
 _BLANK_LINES = re.compile(rb"^[ \t\r]*+\n", re.MULTILINE)
 _PLUS = re.compile(rb"(?<=[ \t])\+")
-_NUMBER = re.compile(rb"%b|[+-]?(?i:nan|inf|infinity)" % _REAL)
+_NUMBER = re.compile(rb"%b|[+-]?(?i:nan|inf|infinity)" % REAL)
 
 
 @dataclass
@@ -206,10 +206,15 @@ def _sizes_in(path: Path, line: bytes, number: int, width: int, what: str) -> li
     return [int(field) for field in found]
 
 
+def is_plausible(sizes: Iterable[int], n_entries: int) -> bool:
+    """Whether there are not far more rows or columns than entries: even empty ones take memory."""
+    return max(sizes) <= max(_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY * n_entries)
+
+
 def check_size(path: Path, sizes: list[int], line: int | None = None) -> None:
-    """Refuse far more rows or columns than entries: even empty rows take memory."""
+    """Refuse sizes of a matrix, the last of which are its entries, that are not plausible."""
     n_rows, n_columns, n_entries = sizes
-    if max(n_rows, n_columns) > max(_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY * n_entries):
+    if not is_plausible((n_rows, n_columns), n_entries):
         claim = f"{n_rows:,} rows and {n_columns:,} columns for {n_entries:,} entries"
         problem = "nearly all of them would be empty. Are these the right sizes?"
         raise ReadError(path, f"the file claims {claim}: {problem}", line)

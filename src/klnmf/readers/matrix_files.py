@@ -9,7 +9,7 @@ import math
 import os
 import zipfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,13 +30,11 @@ from klnmf.data.streams import (
 )
 from klnmf.readers.entries import EntryFile, check_size, docword, matrix_market
 from klnmf.readers.format import Format
+from klnmf.readers.npz_arrays import npz_array, opened_npz
 from klnmf.readers.table import CountTable, table_of_file
-from klnmf.support.array_types import Array
 from klnmf.support.input_files import (
     ReadError,
     base_name,
-    check_unpacked,
-    parsed_by_others,
     read_names,
 )
 from klnmf.support.npy_headers import read_npy_header
@@ -51,6 +49,7 @@ BESIDE = {
     "labels": (".labels.txt",),
 }
 _NOT_SPARSE = "this is not a matrix that scipy.sparse.save_npz wrote"
+_BROKEN = f"{_NOT_SPARSE}, or it is cut off"
 
 
 # ---- names beside --------------------------------------------------------------------------------
@@ -127,11 +126,11 @@ class Npz(NamedBeside):
         self, path: Path, *, row_names: Given = None, column_names: Given = None
     ) -> CountStream:
         """Read a CSR or CSC matrix in blocks, and a COO matrix whole."""
-        with _opened_npz(path) as archive:
-            kind, shape, dtype = _npz_header(path, archive)
+        with opened_npz(path, _BROKEN) as (archive, held):
+            kind, shape, dtype = _npz_header(path, archive, held)
             if kind == "coo":
                 names = self.names_beside(path, shape, row_names, column_names)
-                parts = {name: _array(archive, name) for name in ("data", "row", "col")}
+                parts = {name: npz_array(archive, name) for name in ("data", "row", "col")}
                 return stream_of_matrix(csr_from_parts(kind, parts, shape, "the matrix"), names)
         names = self.names_beside(path, shape, row_names, column_names)
         blocks = partial(_npz_blocks, path, kind, shape)
@@ -146,8 +145,8 @@ class Npz(NamedBeside):
 def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> Iterator[Entries]:
     """Blocks of a CSR matrix, or of a CSC matrix taken as its transpose."""
     shape = shape if form == "csr" else shape[::-1]
-    with _opened_npz(path) as archive, ExitStack() as stack:
-        indptr = _array(archive, "indptr")
+    with opened_npz(path, _BROKEN) as (archive, _), ExitStack() as stack:
+        indptr = npz_array(archive, "indptr")
         members = [stack.enter_context(archive.open(f"{name}.npy")) for name in ("indices", "data")]
         heads = [read_npy_header(member) for member in members]
         if len(heads[0][1]) != 1 or heads[0][1] != heads[1][1]:
@@ -161,31 +160,20 @@ def _npz_blocks(path: Path, form: str, shape: tuple[int, int], limit: int) -> It
         yield from compressed_blocks(path, shape, indptr, take, limit, form=form)
 
 
-@contextmanager
-def _opened_npz(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Archive of NumPy's arrays; whatever goes wrong while it is open is an error of the file."""
-    with (
-        parsed_by_others(path, f"{_NOT_SPARSE}, or it is cut off"),
-        zipfile.ZipFile(path) as archive,
-    ):
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-        check_unpacked(path, path.stat().st_size, unpacked)
-        yield archive
-
-
-def _npz_header(path: Path, archive: zipfile.ZipFile) -> tuple[str, tuple[int, int], np.dtype[Any]]:
+def _npz_header(
+    path: Path, archive: zipfile.ZipFile, names: set[str]
+) -> tuple[str, tuple[int, int], np.dtype[Any]]:
     """Format, shape and type of a matrix that ``scipy.sparse.save_npz`` wrote."""
-    names = {name.removesuffix(".npy") for name in archive.namelist()}
     if not {"format", "shape", "data"} <= names:
         held = ", ".join(sorted(names)[:5]) or "none"
         problem = f"{_NOT_SPARSE}, but NumPy's arrays ({held}). Save a two-dimensional X "
         problem += "with scipy.sparse.save_npz(path, scipy.sparse.csr_array(X))."
         raise ReadError(path, problem)
-    kind = str(_array(archive, "format").astype("U"))
+    kind = str(npz_array(archive, "format").astype("U"))
     if kind not in ("csr", "csc", "coo"):
         problem = f"the matrix has the sparse format {kind[:10]!r}; expected csr, csc or coo."
         raise ReadError(path, f"{problem} Save scipy.sparse.csr_array(X).")
-    shape = tuple(_array(archive, "shape").tolist())
+    shape = tuple(npz_array(archive, "shape").tolist())
     if len(shape) != 2 or not all(isinstance(size, int) and size >= 0 for size in shape):
         raise ReadError(path, f"its shape is {shape}; counts have two dimensions.")
     with archive.open("data.npy") as member:
@@ -194,13 +182,6 @@ def _npz_header(path: Path, archive: zipfile.ZipFile) -> tuple[str, tuple[int, i
         raise ReadError(path, f"Counts must be real numbers; got the type {dtype}.")
     check_size(path, [*shape, math.prod(lengths)])
     return kind, (shape[0], shape[1]), dtype
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
-    """One array, of the size of its member; another size than its head says is a ValueError."""
-    with archive.open(f"{name}.npy") as member:
-        dtype, shape, _ = read_npy_header(member)
-        return np.frombuffer(member.read(), dtype).reshape(shape)
 
 
 # ---- text ----------------------------------------------------------------------------------------

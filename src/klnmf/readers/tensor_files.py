@@ -2,8 +2,6 @@
 
 import os
 import re
-import sys
-import zipfile
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -14,20 +12,20 @@ import numpy as np
 from klnmf.data.matrix_checks import first_wrong, is_count
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.tensor_checks import LARGEST, MOST_MODES
+from klnmf.readers.entries import REAL, is_plausible
 from klnmf.readers.events import narrowed, read_events, whole, write_events
 from klnmf.readers.layouts import is_number
+from klnmf.readers.npz_arrays import npz_array, opened_npz
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import (
     DAMAGED,
     ReadError,
-    check_unpacked,
     line_blocks,
     not_there,
     open_binary,
-    parsed_by_others,
 )
-from klnmf.support.npy_headers import read_npy_header
+from klnmf.support.option_names import option
 from klnmf.support.printable_text import shown
 from klnmf.support.whole_files import packed_if_named_so, replacing
 
@@ -35,10 +33,7 @@ PathLike = str | os.PathLike[str]
 ENDINGS = (".tns", ".npz", ".csv", ".tsv", ".parquet")
 # Bytes of a text that are made into numbers at a time, and entries that are written at a time.
 _TEXT, _WRITTEN = 1 << 22, 1 << 16
-# Slices that any file may claim, and how many it may claim per entry beyond that.
-_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY = 10_000_000, 100
 _COMMENT = re.compile(rb"#[^\n]*+")
-_VALUE = rb"[+-]?+(?:[0-9]++(?:\.[0-9]*+)?+|\.[0-9]++)(?:[eE][+-]?+[0-9]++)?+"
 _LINES = rb"(?:[ \t]*+(?:(?:[0-9]{1,18}+[ \t]++){%d}%b)?+[ \t\r]*+\n)*+"
 
 
@@ -111,7 +106,7 @@ def read_tensor(
         arrays["shape"] = arrays.get("shape") if shape is None else shape
         return _made(path, partial(SparseTensor, **arrays))
     if modes is None or isinstance(modes, str):
-        example = 'modes=["customer", "product", "date"]'
+        example = option("modes", ["customer", "product", "date"])
         raise TypeError(f"modes must name the columns of a {ending} file, such as {example}.")
     events = read_events(path, ending, modes, values)
     return _made(path, partial(SparseTensor.from_events, events, modes, values, bins=bins))
@@ -181,7 +176,7 @@ def _made(path: Path, make: Any) -> SparseTensor:
         tensor: SparseTensor = make()
     except (TypeError, ValueError) as error:
         raise ReadError(path, str(error)) from error
-    if max(tensor.shape) > max(_PLAUSIBLE_SIZE, _PLAUSIBLE_EMPTY * tensor.nnz):
+    if not is_plausible(tensor.shape, tensor.nnz):
         claim = f"a mode has {max(tensor.shape):,} slices for {tensor.nnz:,} nonzeros"
         raise ReadError(path, f"{claim}: nearly all would be empty. Are the places right?")
     return tensor
@@ -214,7 +209,7 @@ def _read_tns(path: Path) -> dict[str, Any]:
 def _numbers(path: Path, text: bytes, line: int, width: int) -> Array:
     """Numbers of whole lines; a `ReadError` names the first line that is wrong."""
     is_right = 2 < width <= MOST_MODES + 1
-    if is_right and re.fullmatch(_LINES % (width - 1, _VALUE), text):
+    if is_right and re.fullmatch(_LINES % (width - 1, REAL), text):
         numbers: Array = np.fromstring(text, sep=" ").reshape(-1, width)
         places, values = numbers[:, :-1], numbers[:, -1]
         in_range = not places.size or (places.min() >= 1 and places.max() <= LARGEST)
@@ -254,38 +249,21 @@ def _write_tns(path: Path, tensor: SparseTensor) -> None:
 
 def _read_npz(path: Path) -> dict[str, Any]:
     what = "this is not a tensor that klnmf.readers.write_tensor wrote, or it is damaged"
-    with parsed_by_others(path, what), zipfile.ZipFile(path) as archive:
-        unpacked = sum(entry.file_size for entry in archive.infolist())
-        check_unpacked(path, path.stat().st_size, unpacked)
-        names = {name.removesuffix(".npy") for name in archive.namelist()}
+    with opened_npz(path, what) as (archive, names):
         if "coords" not in names or not {"values", "vals"} & names:
             held = ", ".join(sorted(names)[:5]) or "none"
             raise ReadError(path, f"{what}: it needs the arrays coords and values, and has {held}.")
-        found: dict[str, Any] = {"coords": _array(archive, "coords")}
+        found: dict[str, Any] = {"coords": npz_array(archive, "coords")}
         if "values" in names:
-            found["values"] = _array(archive, "values")
+            found["values"] = npz_array(archive, "values")
         else:  # one row per entry
-            found |= {"coords": found["coords"].T, "values": _array(archive, "vals")}
+            found |= {"coords": found["coords"].T, "values": npz_array(archive, "vals")}
         for name in {"shape", "mode_names"} & names:
-            found[name] = _array(archive, name).tolist()
+            found[name] = npz_array(archive, name).tolist()
         if any(name.startswith("labels_") for name in names):
             labels = [f"labels_{mode}" for mode in range(min(MOST_MODES, len(found["coords"])))]
-            found["labels"] = [_array(archive, n) if n in names else None for n in labels]
+            found["labels"] = [npz_array(archive, n) if n in names else None for n in labels]
     return found
-
-
-def _array(archive: zipfile.ZipFile, name: str) -> Array:
-    """One array, of the size of its member; another size than its head says is a ValueError."""
-    with archive.open(f"{name}.npy") as member:
-        dtype, shape, is_fortran = read_npy_header(member)
-        content = member.read()
-    if dtype.kind == "U":  # Python's strings must not hold numbers that are no characters
-        characters: Array = np.frombuffer(
-            content, np.dtype(np.uint32).newbyteorder(dtype.byteorder)
-        )
-        if characters.max(initial=0) > sys.maxunicode:
-            raise ValueError(f"{name} has characters that do not exist")
-    return np.frombuffer(content, dtype).reshape(shape, order="F" if is_fortran else "C")
 
 
 def _arrays(tensor: SparseTensor) -> dict[str, Any]:

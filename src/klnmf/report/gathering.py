@@ -57,6 +57,17 @@ class Described:
     metadata: dict[str, Sequence[Any]]
     terms: Terms
 
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.components)
+
+    @property
+    def size(self) -> str:
+        """Numbers of samples and features."""
+        n, m = len(self.W), self.components.shape[1]
+        return f"{n:,} {self.terms.sample}s × {m:,} {self.terms.feature}s"
+
 
 def checked_factors(model: Any, W: Any, X: Any) -> tuple[Array, Array, sp.csr_array | None]:
     """Return components, W and X of a fitted model, if they fit together."""
@@ -145,7 +156,7 @@ def _topics(
     ]
     of_word = given_feature(probabilities)
     words = [plain_text(word, LONGEST_WORD) for word in described.words]
-    index, listed = _word_index(probabilities, of_word, np.unique(np.concatenate(kept)), words)
+    index, listed = word_index(probabilities, of_word, np.unique(np.concatenate(kept)), words)
     place = np.empty(len(words), dtype=np.intp)
     place[listed] = np.arange(listed.size)
     positions = np.nan_to_num(intertopic_coordinates(probabilities.feature_given_component))
@@ -170,7 +181,7 @@ def _topics(
     return index, topics
 
 
-def _word_index(
+def word_index(
     probabilities: Probabilities,
     of_word: FloatArray,
     leading: npt.NDArray[np.intp],

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.constraints.names import names_seen_in_fit
-from klnmf.report import gathering, reproduce, summary
+from klnmf.report import gathering, reproduce, summary, tensors
 from klnmf.report.gathering import check_length
 from klnmf.report.vocabulary import Vocabulary, counted, plain_text, terms_of
 from klnmf.support.descriptions import described as in_words
@@ -25,7 +25,7 @@ from klnmf.topics.checks import Names, checked_names
 
 # Joined in this order to one script.
 _SCRIPTS = (
-    *("elements", "selection", "cards", "map", "structure", "columns"),
+    *("elements", "selection", "course", "cards", "map", "structure", "columns"),
     *("rank", "tables", "search", "start"),
 )
 # Characters that could end the element that holds the data, or a line of JavaScript.
@@ -35,7 +35,7 @@ _ESCAPES = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 def write_report(
     path: str | os.PathLike[str],
     model: Any,
-    W: Any,
+    W: Any = None,
     X: Any = None,
     *,
     feature_names: Names | None = None,
@@ -65,11 +65,14 @@ def write_report(
     path : str or path
         File to write, such as ``"report.html"``. An existing file is replaced once the new one is
         complete.
-    model : KLNMF
-        A fitted model.
+    model : KLNMF or PoissonCP
+        A fitted model. The report on a `klnmf.PoissonCP` shows the labels that lead each component
+        in every mode, and lines over modes of dates or of a few numbers. It takes ``X``,
+        ``component_names``, ``title``, ``parameters`` and ``rank_selection``; all else is for
+        matrices.
     W : array-like or sparse matrix of shape (n_samples, n_components)
         Representation of the samples, as ``fit_transform`` returns it.
-    X : array-like or sparse matrix of shape (n_samples, n_features), optional
+    X : array-like or sparse matrix of shape (n_samples, n_features), or SparseTensor, optional
         The counts that the model was fitted to, for the summary of the data.
     feature_names : sequence of str, optional
         Names of the features. By default, those of the DataFrame that the model was fitted to, or
@@ -131,6 +134,83 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
+    of_samples = {
+        "W": W,
+        "feature_names": feature_names,
+        "sample_names": sample_names,
+        "labels": labels,
+        "documents": documents,
+        "coherence": coherence,
+        "metadata": metadata,
+        "vocabulary": vocabulary,
+    }
+    described: summary.Subject
+    if hasattr(model, "factors_"):
+        described = tensors.checked_tensor(model, X, component_names, of_samples)
+    else:
+        described = _described(model, X, component_names, **of_samples)
+    if parameters is not None and not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must be a dict; got {in_words(parameters)}.")
+    if rank_selection is not None and not hasattr(rank_selection, "table"):
+        given = in_words(rank_selection)
+        raise TypeError(f"rank_selection must be what select_rank returns; got {given}.")
+    if title is not None and not isinstance(title, str):
+        raise TypeError(f"title must be a str; got {in_words(title)}.")
+    extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
+    command = extra.pop("command", None)
+    snippet = extra.pop("python", None)
+    if command is None and snippet is None:
+        snippet = reproduce.python_snippet(model, extra)
+    if isinstance(described, tensors.DescribedTensor):
+        contents = tensors.tensor_payload(described, rank_selection)
+    else:
+        contents = gathering.payload(described, rank_selection)
+    terms, n_components = described.terms, described.n_components
+    style, script = _asset("report.css"), _joined_scripts()
+    html = environment.from_string(_asset("report.html.j2")).render(
+        title=plain_text(title or counted(n_components, terms.component)),
+        terms=terms,
+        columns=bool(contents["columns"]),
+        has_coherence=bool(np.isfinite([t["coherence"] for t in contents["topics"]]).any()),
+        verdict=summary.verdict(described),
+        data_rows=summary.data_rows(described),
+        version_rows=summary.version_rows(),
+        snippet=snippet,
+        command=command,
+        rank=None if rank_selection is None else summary.rank_facts(described, rank_selection),
+        has_seed=getattr(model, "random_state", None) is not None,
+        size=described.size,
+        is_tensor="modes" in contents,
+        n_components=n_components,
+        style=style,
+        script=script,
+        style_hash=_content_hash(style),
+        script_hash=_content_hash(script),
+        data=embedded_json(contents),
+    )
+    target = Path(path)
+    if target.is_dir():
+        raise IsADirectoryError(f"{target} is a folder; name a file in it, such as report.html.")
+    with writing(target, "w") as stream:
+        stream.write(html)
+    return target
+
+
+def _described(
+    model: Any,
+    X: Any,
+    component_names: Any,
+    *,
+    W: Any,
+    feature_names: Any,
+    sample_names: Any,
+    labels: Any,
+    documents: Any,
+    coherence: Any,
+    metadata: Any,
+    vocabulary: Any,
+) -> gathering.Described:
+    """Return a model of a matrix with its samples, if all fit together."""
     components, W, X = gathering.checked_factors(model, W, X)
     n_samples, (n_components, n_features) = len(W), components.shape
     terms = terms_of(vocabulary, has_documents=documents is not None)
@@ -148,7 +228,7 @@ def write_report(
         feature_names = names_seen_in_fit(model)
     if component_names is not None:
         component_names = checked_names(component_names, n_components, "component")
-    described = gathering.Described(
+    return gathering.Described(
         model=model,
         components=components,
         W=W,
@@ -162,47 +242,6 @@ def write_report(
         metadata={plain_text(name, gathering.LONGEST_NAME): x for name, x in columns.items()},
         terms=terms,
     )
-    if parameters is not None and not isinstance(parameters, Mapping):
-        raise TypeError(f"parameters must be a dict; got {in_words(parameters)}.")
-    if rank_selection is not None and not hasattr(rank_selection, "table"):
-        given = in_words(rank_selection)
-        raise TypeError(f"rank_selection must be what select_rank returns; got {given}.")
-    if title is not None and not isinstance(title, str):
-        raise TypeError(f"title must be a str; got {in_words(title)}.")
-    extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
-    command = extra.pop("command", None)
-    snippet = extra.pop("python", None)
-    if command is None and snippet is None:
-        snippet = reproduce.python_snippet(model, extra)
-    contents = gathering.payload(described, rank_selection)
-    style, script = _asset("report.css"), _joined_scripts()
-    html = environment.from_string(_asset("report.html.j2")).render(
-        title=plain_text(title or counted(n_components, terms.component)),
-        terms=terms,
-        columns=bool(contents["columns"]),
-        has_coherence=bool(np.isfinite(described.coherence or [np.nan]).any()),
-        verdict=summary.verdict(described),
-        data_rows=summary.data_rows(described),
-        version_rows=summary.version_rows(),
-        snippet=snippet,
-        command=command,
-        rank=None if rank_selection is None else summary.rank_facts(described, rank_selection),
-        has_seed=getattr(model, "random_state", None) is not None,
-        n_samples=n_samples,
-        n_features=n_features,
-        n_components=n_components,
-        style=style,
-        script=script,
-        style_hash=_content_hash(style),
-        script_hash=_content_hash(script),
-        data=embedded_json(contents),
-    )
-    target = Path(path)
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} is a folder; name a file in it, such as report.html.")
-    with writing(target, "w") as stream:
-        stream.write(html)
-    return target
 
 
 def embedded_json(value: Any) -> str:

@@ -11,10 +11,12 @@ import numpy as np
 from klnmf.estimators.fitted import ROUNDING, bound_in_words
 from klnmf.objective import kl_divergence
 from klnmf.report.gathering import Described
+from klnmf.report.tensors import DescribedTensor, tensor_rows
 from klnmf.report.vocabulary import counted
 from klnmf.support.descriptions import percentage
 from klnmf.support.result_tables import ResultTable
 
+Subject = Described | DescribedTensor
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
 
@@ -27,7 +29,7 @@ class Verdict(NamedTuple):
     sentence: str
 
 
-def verdict(described: Described) -> Verdict:
+def verdict(described: Subject) -> Verdict:
     """Say whether the fit converged, what that means, and what to do if it did not."""
     model, components = described.model, f"{described.terms.component}s"
     iterations = counted(model.n_iter_, "iteration")
@@ -80,10 +82,12 @@ def _gap_in_words(model: Any, components: str) -> str:
     if bound != ROUNDING:
         bound += f" (tol = {percentage(model.tol)})"
     changing = f"Changing only W, or only the {components},"
+    if hasattr(model, "factors_"):
+        changing = "Changing the factor of any one mode"
     return f"{changing} cannot lower the objective by more than {bound}."
 
 
-def _divergence_in_words(described: Described) -> str:
+def _divergence_in_words(described: Subject) -> str:
     """Say what the divergence is and, if it is known, what one component would leave."""
     value, explained = described.model.divergence_, _explained(described)
     if not math.isfinite(value):
@@ -102,9 +106,9 @@ class RankFacts(NamedTuple):
     table: ResultTable
 
 
-def rank_facts(described: Described, selection: Any) -> RankFacts:
+def rank_facts(described: Subject, selection: Any) -> RankFacts:
     """Return what a rank selection found, in words and as its own table."""
-    best, n_components = selection.best_rank, len(described.components)
+    best, n_components = selection.best_rank, described.n_components
     agrees = n_components in (best, selection.stable_rank)
     heading = f"Held-out counts suggest {counted(best, described.terms.component)}"
     if selection.stable_rank < best:
@@ -114,19 +118,22 @@ def rank_facts(described: Described, selection: Any) -> RankFacts:
     return RankFacts(agrees, heading, selection._shown())
 
 
-def data_rows(described: Described) -> list[tuple[str, str]]:
+def data_rows(described: Subject) -> list[tuple[str, str]]:
     """Shape, sparsity and counts of the data; only the shape if X was not given."""
+    if isinstance(described, DescribedTensor):
+        rows = tensor_rows(described)
+        return [(name, v if isinstance(v, str) else _count(v)) for name, v in rows]
     n_samples, n_features = len(described.W), described.components.shape[1]
     sample, feature, _ = described.terms
     shape = f"{_count(n_samples)} × {_count(n_features)}"
-    rows = [(f"{sample}s × {feature}s".capitalize(), shape)]
+    size = (f"{sample}s × {feature}s".capitalize(), shape)
     X = described.X
     if X is None:
-        return [*rows, ("Counts", "not included in this report")]
+        return [size, ("Counts", "not included in this report")]
     sums, distinct = np.asarray(X.sum(axis=1, dtype=np.float64)).ravel(), np.diff(X.indptr)
     used = np.count_nonzero(np.bincount(X.indices, minlength=n_features))
     return [
-        *rows,
+        size,
         ("Nonzeros", _count(X.nnz)),
         ("Zeros", _percent(1.0 - X.nnz / (n_samples * n_features), digits=2)),
         ("Sum of all counts", _count(float(sums.sum()))),
@@ -148,12 +155,15 @@ def version_rows() -> list[tuple[str, str]]:
     ]
 
 
-def _explained(described: Described) -> float | None:
+def _explained(described: Subject) -> float | None:
     """Share by which the divergence is below that of one topic; None without the fitted data."""
-    if described.X is None or described.X.nnz == 0:
+    if isinstance(described, DescribedTensor):
+        single = described.divergence_of_one_component()
+    elif (X := described.X) is None or X.nnz == 0:
         return None
-    rows, columns = (described.X.sum(axis=axis, dtype=np.float64) for axis in (1, 0))
-    single = kl_divergence(described.X, rows[:, None], columns[None] / columns.sum())
+    else:
+        rows, columns = (X.sum(axis=axis, dtype=np.float64) for axis in (1, 0))
+        single = kl_divergence(X, rows[:, None], columns[None] / columns.sum())
     below = 1.0 - described.model.divergence_ / single if single > 0.0 else -1.0
     return below if 0.0 <= below <= 1.0 else None
 

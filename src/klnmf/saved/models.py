@@ -1,4 +1,4 @@
-"""Model files: what `KLNMF.save` writes and `KLNMF.load` reads."""
+"""Model files: what `KLNMF.save` writes and `KLNMF.load` reads, and what all files share."""
 
 import json
 import os
@@ -99,39 +99,16 @@ def packed_model(
     """Return the content of the file of a model; the arguments are those of ``KLNMF.save``."""
     check_is_fitted(model, "components_")
     arrays: dict[str, Array] = {}
-    parameters, not_stored = parameters_to_json(model.get_params(deep=False))
     components = checked_matrix(model.components_, "components_")
     values = components.data if sp.issparse(components) else components
     if not packed.is_factor(values):
         raise ValueError("components_ has entries that are negative or not finite.")
-    content: dict[str, Any] = {
-        "estimator": type(model).__name__,
-        "parameters": parameters,
-        "not_stored": not_stored,
-        "fitted": {
-            "n_components_": int(model.n_components_),
-            "n_features_in_": int(model.n_features_in_),
-            "n_iter_": int(model.n_iter_),
-            "divergence_": number_to_json(float(model.divergence_)),
-            "optimality_gap_": number_to_json(float(model.optimality_gap_)),
-            "kkt_residual_": number_to_json(float(model.kkt_residual_)),
-            "converged_": bool(model.converged_),
-        },
-        "components": packed.pack_matrix(arrays, "components", components),
-        "history": packed.pack_history(arrays, model.history_),
-        "metadata": _checked_metadata({} if metadata is None else metadata),
-    }
-    fitted, seen = content["fitted"], names_seen_in_fit(model)
-    if model.constraint_names_:
-        fitted["known_names_"] = list(model.constraint_names_)
-    if model.n_fixed_W_:
-        fitted["n_fixed_W_"] = int(model.n_fixed_W_)
-    if model.data_checksum_ is not None:
-        fitted["data_checksum_"] = int(model.data_checksum_)
+    content = packed_fit(model, arrays, metadata)
+    content["fitted"]["n_features_in_"] = int(model.n_features_in_)
+    content["components"] = packed.pack_matrix(arrays, "components", components)
+    seen = names_seen_in_fit(model)
     if model.feature_weight_ is not None:
         arrays["feature_weight"] = np.asarray(model.feature_weight_, dtype=np.float64)
-    if model.W_sums_ is not None:
-        arrays["W_sums"] = np.asarray(model.W_sums_, dtype=np.float64)
     zeros = in_feature_order(model.zero_components, "zero_components", seen)
     zeros = checked_pattern(zeros, "zero_components", components.shape)
     if zeros is not None:
@@ -168,6 +145,35 @@ def packed_model(
     return Container("model", content, arrays)
 
 
+def packed_fit(model: Any, arrays: dict[str, Array], metadata: Any) -> dict[str, Any]:
+    """Return what the files of all estimators have: parameters, figures and history of the fit."""
+    parameters, not_stored = parameters_to_json(model.get_params(deep=False))
+    fitted: dict[str, Any] = {
+        "n_components_": int(model.n_components_),
+        "n_iter_": int(model.n_iter_),
+        "divergence_": number_to_json(float(model.divergence_)),
+        "optimality_gap_": number_to_json(float(model.optimality_gap_)),
+        "kkt_residual_": number_to_json(float(model.kkt_residual_)),
+        "converged_": bool(model.converged_),
+    }
+    if model.constraint_names_:
+        fitted["known_names_"] = list(model.constraint_names_)
+    if model.n_fixed_W_:
+        fitted["n_fixed_W_"] = int(model.n_fixed_W_)
+    if model.data_checksum_ is not None:
+        fitted["data_checksum_"] = int(model.data_checksum_)
+    if model.W_sums_ is not None:
+        arrays["W_sums"] = np.asarray(model.W_sums_, dtype=np.float64)
+    return {
+        "estimator": type(model).__name__,
+        "parameters": parameters,
+        "not_stored": not_stored,
+        "fitted": fitted,
+        "history": packed.pack_history(arrays, model.history_),
+        "metadata": _checked_metadata({} if metadata is None else metadata),
+    }
+
+
 def _checked_metadata(metadata: Any) -> dict[str, Any]:
     try:
         copy = json.loads(json.dumps(metadata, allow_nan=False))
@@ -202,22 +208,25 @@ def _checked_samples(W: Any, n_components: int) -> Any:
 # ---- reading -------------------------------------------------------------------------------------
 
 
-def read_model(path: str | os.PathLike[str], estimator: Any) -> SavedModel:
-    """Read the file of a model of this class, or raise a SavedFileError."""
+def read_model(path: str | os.PathLike[str], *estimators: Any) -> SavedModel:
+    """Read the file of a model of one of these classes, or raise a SavedFileError."""
     container = read_container(Path(path), "model")
     try:
-        return _unpack(container, estimator)
+        name = Fields(container.content, "content").take("estimator", str)
+        known = {estimator.__name__: estimator for estimator in estimators}
+        if name not in known:
+            raise SavedFileError(f"it holds a {shortened(name)}, not a {' or '.join(known)}.")
+        saved: SavedModel = known[name]._unpacked(container, known[name])
+        return saved
     except (TypeError, ValueError) as error:
         raise SavedFileError(
             f"{path}, written by klnmf {container.klnmf_version}, cannot be read: {error}"
         ) from error
 
 
-def _unpack(container: Container, estimator: Any) -> SavedModel:
+def unpacked_model(container: Container, estimator: Any) -> SavedModel:
+    """Return the content of the file of a KLNMF."""
     content, arrays = Fields(container.content, "content"), container.arrays
-    name = content.take("estimator", str)
-    if name != estimator.__name__:
-        raise SavedFileError(f"it holds a {shortened(name)}, not a {estimator.__name__}.")
     fitted = content.fields("fitted")
     shape = (fitted.whole("n_components_"), fitted.whole("n_features_in_"))
     components = packed.unpack_matrix(arrays, "components", content.fields("components"), shape)
@@ -225,12 +234,9 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     sums = np.asarray(components.sum(axis=1, dtype=np.float64)).ravel()
     if not ((sums == 0) | ((sums >= low) & (sums <= high))).all():
         raise SavedFileError(f"the sum of a component is neither 0 nor from {low:g} to {high:g}.")
-    history = packed.unpack_history(arrays, content.members.get("history"))
-    if len(history) != fitted.whole("n_iter_") or min(shape) < 1:
-        raise SavedFileError(
-            f"{len(history)} records, n_iter_={fitted.whole('n_iter_')} and components of shape "
-            f"{shape} do not fit together."
-        )
+    fit = unpacked_fit(content, arrays)
+    if min(shape) < 1:
+        raise SavedFileError(f"its components have the shape {shape}.")
     feature_names, seen = None, False
     if "feature_names" in content:
         feature_names = packed.unpack_names(arrays, "feature_names", shape[1])
@@ -238,23 +244,8 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
     parameters = _parameters(content, arrays, components, estimator)
     # It may have been set after the fit, for the next one.
     n_components = parameters.pop("n_components", components.shape[0])
-    model = estimator.from_components(
-        components,
-        feature_names=feature_names if seen else None,
-        divergence=fitted.number("divergence_"),
-        optimality_gap=fitted.number_if_stored("optimality_gap_"),
-        kkt_residual=fitted.number("kkt_residual_"),
-        converged=fitted.take("converged_", bool),
-        history=history,
-        constraint_names=_names(fitted, "known_names_") if "known_names_" in fitted else (),
-        n_fixed_W=fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
-        # Files of older versions do not have these.
-        W_sums=packed.array_named(arrays, "W_sums", [np.float64], 1)
-        if "W_sums" in arrays
-        else None,
-        data_checksum=fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
-        **parameters,
-    )
+    names = feature_names if seen else None
+    model = estimator.from_components(components, feature_names=names, **fit, **parameters)
     model.n_components = n_components
     model._validate_params()
     W, sample_names, columns = _unpack_samples(content, arrays, shape[0])
@@ -265,30 +256,60 @@ def _unpack(container: Container, estimator: Any) -> SavedModel:
         feature_names=feature_names,
         sample_metadata=columns,
         metadata=content.take("metadata", dict),
-        not_stored=_names(content, "not_stored"),
+        not_stored=names_in(content, "not_stored"),
         klnmf_version=container.klnmf_version,
     )
 
 
-def _names(fields: Fields, name: str) -> list[str]:
+def unpacked_fit(content: Fields, arrays: dict[str, Array]) -> dict[str, Any]:
+    """Return what `packed_fit` stored of a fit, by the names of attributes without their ends."""
+    fitted = content.fields("fitted")
+    history = packed.unpack_history(arrays, content.members.get("history"))
+    if len(history) != fitted.whole("n_iter_"):
+        raise SavedFileError(
+            f"{len(history)} records and n_iter_={fitted.whole('n_iter_')} do not fit together."
+        )
+    return {
+        "divergence": fitted.number("divergence_"),
+        "optimality_gap": fitted.number_if_stored("optimality_gap_"),
+        "kkt_residual": fitted.number("kkt_residual_"),
+        "converged": fitted.take("converged_", bool),
+        "history": history,
+        "constraint_names": names_in(fitted, "known_names_") if "known_names_" in fitted else (),
+        "n_fixed_W": fitted.whole("n_fixed_W_") if "n_fixed_W_" in fitted else 0,
+        # Files of older versions do not have these.
+        "W_sums": packed.array_named(arrays, "W_sums", [np.float64], 1)
+        if "W_sums" in arrays
+        else None,
+        "data_checksum": fitted.whole("data_checksum_") if "data_checksum_" in fitted else None,
+    }
+
+
+def names_in(fields: Fields, name: str) -> list[str]:
+    """Return a list of texts."""
     names = fields.take(name, list)
     if not all(isinstance(each, str) for each in names):
         raise SavedFileError(f"{fields.name}.{name} must be strings, got {shortened(names)}.")
     return names
 
 
-def _parameters(
-    content: Fields, arrays: dict[str, Array], components: Any, estimator: Any
-) -> dict[str, Any]:
-    """Return the parameters, with the constraints on the features."""
-    stored = content.fields("parameters")
-    parameters = parameters_from_json(stored)
+def plain_parameters(content: Fields, estimator: Any) -> dict[str, Any]:
+    """Return the parameters that are no arrays."""
+    parameters = parameters_from_json(content.fields("parameters"))
     unknown = set(parameters) - set(estimator().get_params(deep=False))
     if unknown:
         raise SavedFileError(
             f"it has parameters that this version does not have: {sorted(unknown)}. Install a "
             "newer klnmf."
         )
+    return parameters
+
+
+def _parameters(
+    content: Fields, arrays: dict[str, Array], components: Any, estimator: Any
+) -> dict[str, Any]:
+    """Return the parameters, with the constraints on the features."""
+    stored, parameters = content.fields("parameters"), plain_parameters(content, estimator)
     if isinstance(stored.members.get("fixed_components"), dict):
         n_fixed = stored.fields("fixed_components").whole("first_components")
         if not 0 < n_fixed <= components.shape[0]:

@@ -15,6 +15,8 @@ NEVER_STORED = ("run", "callback", "checkpoint")
 NO_LONGER_STORED = ("progress", "checkpoint_every", "resume")
 # Constraints on the features, which are stored with the arrays of the model.
 WITH_ARRAYS = ("feature_weight", "zero_components")
+# Those that may be a number for each mode.
+BY_MODE = ("l1", "l2")
 TYPES = {"float32": np.float32, "float64": np.float64}
 
 
@@ -67,10 +69,14 @@ def _plain_to_json(name: str, value: Any) -> Any:
     value = value.item() if isinstance(value, np.generic) else value
     if value is None or isinstance(value, bool | str | int | float):
         return number_to_json(value)
+    if name in BY_MODE:
+        return [_plain_to_json(name, each) for each in np.ravel(value).tolist()]
     raise TypeError(f"{name}={shortened(value)} cannot be stored in a file.")
 
 
 def _plain_from_json(name: str, value: Any) -> Any:
+    if isinstance(value, list) and name in BY_MODE:
+        return tuple(number_from_json(each, name) for each in value)
     return value if value is None or isinstance(value, str) else number_from_json(value, name)
 
 

@@ -104,6 +104,6 @@ class PeriodicFile(ABC, Generic[Work]):
 
 def data_identity(data: CountData) -> dict[str, Any]:
     """Return the entries by which a checkpoint recognises its data."""
-    (n, m), nnz, dtype, checksum = data.fingerprint
-    size = {"shape of X": [n, m], "nonzeros of X": nnz}
+    shape, nnz, dtype, checksum = data.fingerprint
+    size = {"shape of X": list(shape), "nonzeros of X": nnz}
     return size | {"type of X": dtype, "checksum of X": checksum}

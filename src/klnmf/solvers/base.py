@@ -133,7 +133,7 @@ class Problem:
         """
         constraints, sums = self.constraints, [self.backend.column_sums(x) for x in factors]
         masses = np.prod(sums, axis=0)
-        is_frozen = self._is_frozen_anywhere(len(masses))
+        is_frozen = self.is_frozen_anywhere(len(masses))
         scales = [np.ones(len(masses)) for _ in factors]
         if not any(self.penalties.penalised_modes):
             for mode, total in enumerate(sums[1:], 1):
@@ -149,7 +149,8 @@ class Problem:
             order[free] = free[np.argsort(-masses[free], kind="stable")]
         return [self.backend.scaled(x, s, order) for x, s in zip(factors, scales, strict=True)]
 
-    def _is_frozen_anywhere(self, n_components: int) -> Array:
+    def is_frozen_anywhere(self, n_components: int) -> Array:
+        """By component, whether it is fixed in one of the factors."""
         modes = range(len(self.backend.data.shape))
         return np.asarray(np.any([self.is_frozen(mode, n_components) for mode in modes], axis=0))
 
@@ -251,6 +252,7 @@ class Solver(ABC):
         return Needs(
             solver=self.name,
             rules=self.rules | {Solve},
+            n_modes=2 if constraints is None else len(constraints.shape),
             n_components=n_components,
             dtype=dtype,
             constraints=() if constraints is None else tuple(constraints.names_on_rows),

@@ -201,24 +201,27 @@ class SparseCoordinateDescent(Solver):
 
 def _promising_swaps(problem: Problem, state: State, n_swaps: int) -> list[Swap]:
     """Find swaps that are worth a trial, at most ``n_swaps``, on a sample."""
-    backend, (W, H) = problem.backend, state.factors
+    backend, (W, *others) = problem.backend, state.factors
     generator = np.random.default_rng([state.seed, state.iteration])
-    sample = draw_sample(backend.data.view(0), W.shape[1], generator)
-    scales = _column_scales(problem, H)
+    view = backend.data.view(0)
+    sample = draw_sample(view, W.shape[1], generator)
+    by_mode = _column_scales(problem, others)
+    scales = np.prod(by_mode, axis=0)
+    parts = [
+        backend.download(H, columns).astype(np.float64) / scale
+        for H, columns, scale in zip(others, sample.columns, by_mode, strict=True)
+    ]
     swaps = propose_swaps(
         sample.X,
         backend.download(W, sample.rows).astype(np.float64) * scales,
-        backend.download(H, sample.columns).astype(np.float64) / scales,
+        np.concatenate(parts) if len(parts) > 1 else parts[0],
         backend.column_sums(W) * scales,
         generator,
         max(n_swaps, CANDIDATES),
         sample.is_dominant,
     )
     promising = [swap for swap in swaps[:n_swaps] if swap.is_promising]
-    columns = np.zeros((len(promising), H.shape[0]))
-    for column, swap in zip(columns, promising, strict=True):
-        column[sample.columns] = swap.column
-    return [swap._replace(column=column) for swap, column in zip(promising, columns, strict=True)]
+    return [swap._replace(column=sample.in_all(swap.column, view)) for swap in promising]
 
 
 def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
@@ -226,20 +229,27 @@ def _swapped(problem: Problem, state: State, swap: Swap) -> list[Any]:
 
     The merged component has the scale of the first of the pair, the new one that of the second.
     """
-    (W, H), merged = state.factors, problem.backend.merged
-    first, second = _column_scales(problem, H)[list(swap.pair)]
+    (W, *others), merged = state.factors, problem.backend.merged
+    by_mode = _column_scales(problem, others)
+    first, second = np.prod(by_mode, axis=0)[list(swap.pair)]
     of_first, of_second = swap.shares
-    weights = (of_first, of_second * first / second)
-    return [
-        merged(W, swap.pair, (1.0, second / first), None),
-        merged(H, swap.pair, weights, second * swap.column),
-    ]
+    factors = [merged(W, swap.pair, (1.0, second / first), None)]
+    columns = problem.backend.data.view(0).split(swap.column)
+    for H, scales, column in zip(others, by_mode, columns, strict=True):
+        first, second = scales[list(swap.pair)]
+        weights = (of_first, of_second * first / second)
+        factors.append(merged(H, swap.pair, weights, second * column))
+    return factors
 
 
-def _column_scales(problem: Problem, H: Any) -> Array:
-    """Column sums of H, 1 where there is nothing to scale."""
-    sums = problem.backend.column_sums(H)
-    return np.where(sums > 0, sums, 1.0)
+def _column_scales(problem: Problem, factors: list[Any]) -> list[Array]:
+    """Column sums of factors, 1 where there is nothing to scale, or too little to divide by."""
+    sums = [problem.backend.column_sums(factor) for factor in factors]
+    products, least = np.prod(sums, axis=0), 0.0
+    if len(sums) > 1:  # beside the largest, smaller ones vanish in rounding, and ratios are numbers
+        least = float(np.finfo(factors[0].dtype).eps) ** 2 * products.max()
+    is_there = products > least
+    return [np.where(is_there, of_mode, 1.0) for of_mode in sums]
 
 
 def _rescale_if_useful(problem: Problem, state: State, momentum: Momentum) -> None:
@@ -248,10 +258,10 @@ def _rescale_if_useful(problem: Problem, state: State, momentum: Momentum) -> No
     if not penalties.has_best_scale:
         return
     measured = [problem.backend.sums_and_squares(mode, x) for mode, x in enumerate(state.factors)]
-    scales = penalties.best_scales(*zip(*measured, strict=True))
-    for mode in range(len(measured)):
-        scales[problem.is_frozen(mode, len(scales))] = 1.0
-    by_mode = (scales, 1.0 / scales)
+    by_mode = penalties.best_scales(*zip(*measured, strict=True))
+    is_frozen = problem.is_frozen_anywhere(len(by_mode[0]))
+    for scales in by_mode:
+        scales[is_frozen] = 1.0
     before, after = 0.0, 0.0
     for mode, ((sums, squares), scale) in enumerate(zip(measured, by_mode, strict=True)):
         before += penalties.of(mode, sums, squares)

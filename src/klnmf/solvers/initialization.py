@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import column_sums
 from klnmf.constraints.constraints import Constraints
-from klnmf.constraints.explained_cells import unexplained_cells
+from klnmf.constraints.explained_cells import stacked, unexplained_cells
 from klnmf.data.dominant_samples import dominant_rows
 from klnmf.data.sparse_data import CountData, RowView
 from klnmf.solvers.sample_groups import group_means, shares_of_rows
@@ -100,15 +100,20 @@ def _skip(generator: np.random.Generator, n_entries: int, dtype: np.dtype[Any]) 
 
 def random_start(
     data: CountData, n_components: int, generator: np.random.Generator
-) -> tuple[NoisyRows, Array]:
+) -> list[NoisyRows | Array]:
     """Uniform noise scaled to the margins: the sums of WHᵀ start near the row and column sums of X.
 
     Every entry of a nonempty row or column is positive: no solver is locked at a zero.
     """
-    W, noise = (_noise(data.view(mode), n_components, generator, data.dtype) for mode in (0, 1))
-    H = np.asarray(noise)
-    H /= np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(data.dtype).tiny).astype(data.dtype)
-    return W, H
+    views = [data.view(mode) for mode in range(len(data.shape))]
+    W, *others = [_noise(view, n_components, generator, data.dtype) for view in views]
+    factors: list[NoisyRows | Array] = [W]
+    for noise in others:
+        H = np.asarray(noise)
+        sums = np.maximum(H.sum(axis=0, dtype=np.float64), np.finfo(data.dtype).tiny)
+        H /= sums.astype(data.dtype)
+        factors.append(H)
+    return factors
 
 
 def _noise(
@@ -128,15 +133,16 @@ ROWS_AT_ONCE = 1024
 
 def sample_start(
     data: CountData, n_components: int, generator: np.random.Generator
-) -> tuple[NoisyRows, Array]:
+) -> list[NoisyRows | Array]:
     """Components that start as averages of a few samples, mixed with the margins and noise.
 
     They differ from the first iteration on, unlike components of pure noise. The samples of an
     average are similar to each other if X has many, and random otherwise. Every entry of a nonempty
     row or column is positive. A dominant sample has a component of its own, the last ones, and no
-    part in the others.
+    part in the others. A sample of a tensor is a slice; its sums by the other modes, side by side,
+    are what is averaged, so that H has the rows of all other modes.
     """
-    by_rows, columns = data.view(0), data.view(1)
+    by_rows = data.view(0)
     nonempty = np.flatnonzero(by_rows.row_sums > 0)
     if len(nonempty) == 0:
         return random_start(data, n_components, generator)
@@ -147,7 +153,8 @@ def sample_start(
     H = group_means(by_rows, nonempty, n_others, generator)
     if H is None:
         H = _means_of_few(by_rows, nonempty, n_others, generator)
-    sums, total = columns.row_sums, data.total
+    sums = np.concatenate([data.view(mode).row_sums for mode in range(1, len(data.shape))])
+    total = data.total
     if len(own):
         profiles = shares_of_rows(by_rows, own).T
         H = np.hstack([H, profiles.toarray()])
@@ -155,7 +162,7 @@ def sample_start(
         mean = by_rows.row_sums[nonempty].mean()
         sums = np.maximum(sums - profiles @ by_rows.row_sums[own], 0.0)
         sums += profiles @ np.full(len(own), mean)
-        total = sums.sum()
+        total = sums.sum() / len(by_rows.sizes)
     # Columns that sum to 1; in place and some rows at a time, which stay in the cache.
     margins = (MARGIN_SHARE / total * sums).astype(data.dtype)
     for start in range(0, len(H), ROWS_AT_ONCE):
@@ -165,8 +172,10 @@ def sample_start(
         noise = generator.random(H[some].shape, dtype=data.dtype.type)
         noise += data.dtype.type(0.5)
         H[some] *= noise
-    H /= column_sums(H, by_rows.n_threads).astype(data.dtype)
-    return W, H
+    others = by_rows.split(H)
+    for of_mode in others:
+        of_mode /= column_sums(of_mode, by_rows.n_threads).astype(data.dtype)
+    return [W, *others]
 
 
 def _means_of_few(
@@ -186,16 +195,13 @@ def _means_of_few(
     return np.asarray(means.T.toarray(order="C"))
 
 
-def nndsvd_start(
-    data: CountData, n_components: int, generator: np.random.Generator
-) -> tuple[Array, Array]:
+def nndsvd_start(data: CountData, n_components: int, generator: np.random.Generator) -> list[Array]:
     """Nonnegative double SVD (Boutsidis and Gallopoulos): the larger signed part of each pair.
 
     Zeros are filled with a small share of the margins: X may have nonzeros there. Components beyond
-    the rank of X are random.
+    the rank of X are random. X is a matrix.
     """
-    noise, H = random_start(data, n_components, generator)
-    W = np.asarray(noise)
+    W, H = map(np.asarray, random_start(data, n_components, generator))
     rank = min(n_components, *data.shape)
     seed = int(generator.integers(2**31))
     with threadpool_limits(1):  # a threaded BLAS sums in a varying order
@@ -209,7 +215,7 @@ def nndsvd_start(
         if weight > 0:
             W[:, k] += (u * weight).astype(data.dtype)
             H[:, k] += (v / v.sum()).astype(data.dtype)
-    return W, H
+    return [W, H]
 
 
 def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
@@ -217,8 +223,8 @@ def _larger_signed_part(u: Array, v: Array) -> tuple[Array, Array]:
     return max(parts, key=lambda part: np.linalg.norm(part[0]) * np.linalg.norm(part[1]))
 
 
-# W may be a description, which NumPy turns into an array.
-STARTS: dict[str, Callable[..., tuple[Any, Array]]] = {
+# By mode. The first factor may be a description, which NumPy turns into an array.
+STARTS: dict[str, Callable[..., list[Any]]] = {
     "samples": sample_start,
     "random": random_start,
     "nndsvd": nndsvd_start,
@@ -246,17 +252,27 @@ def cover_columns(H: Array, view: RowView) -> None:
         H[bare] = np.outer(shares, masses if masses.any() else np.ones_like(masses))
 
 
-def cover_start(constraints: Constraints, H: Array, data: CountData) -> None:
-    """Fill zeros of a start of H, in place, where no allowed W would cover a nonzero.
+def cover_cells(constraints: Constraints, start: Sequence[Array | None], data: CountData) -> None:
+    """Fill zeros of factors, in place, where no allowed W would cover a nonzero.
 
-    H is in the units of the fit, with the constraints imposed.
+    ``start`` are the factors by mode, in the units of the fit and with the constraints imposed. The
+    first is not looked at, and those that are None are positive where they may be.
     """
-    may_move = constraints.imposed_on(1, np.ones(H.shape, dtype=bool)) & ~constraints.is_frozen(1)
-    bare = np.zeros(len(H), dtype=bool)
-    for _, columns in unexplained_cells(constraints.allowed(0), H > 0, data):
-        bare[columns] = True
-    if not bare.any():
-        return
-    shares = shares_of_columns(data.view(1), H.dtype)
-    filler = np.outer(shares, np.full(H.shape[1], H.sum(axis=0, dtype=np.float64).max() or 1.0))
-    np.copyto(H, filler.astype(H.dtype), where=bare[:, None] & may_move & (H == 0))
+    for mode, H in enumerate(start[1:], 1):
+        if H is None:
+            continue
+        may_move = constraints.imposed_on(mode, np.ones(H.shape, bool)) & ~constraints.is_frozen(
+            mode
+        )
+        is_positive = [None if factor is None else factor > 0 for factor in start[1:]]
+        bare = np.zeros(data.view(0).n_columns, dtype=bool)
+        for _, columns in unexplained_cells(
+            constraints.allowed(0), stacked(is_positive, constraints), data
+        ):
+            bare[columns] = True
+        bare = data.view(0).split(bare)[mode - 1]
+        if not bare.any():
+            continue
+        shares = shares_of_columns(data.view(mode), H.dtype)
+        filler = np.outer(shares, np.full(H.shape[1], H.sum(axis=0, dtype=np.float64).max() or 1.0))
+        np.copyto(H, filler.astype(H.dtype), where=bare[:, None] & may_move & (H == 0))

@@ -10,14 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import scipy.sparse as sp
 
 from klnmf.backends.base import Solve
+from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.tensor_data import data_of_rows, restricted
 from klnmf.solvers.base import Problem, State
-from klnmf.solvers.initialization import ZeroRows, cover_columns
+from klnmf.solvers.initialization import ZeroRows, cover_cells, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
 from klnmf.support.array_types import Array
 
@@ -64,26 +64,32 @@ def fitted_on_rows(
     """Return factors for all of X from a fit of these rows, which starts as the state does."""
     backend, data = problem.backend, problem.backend.data
     dtype = state.factors[0].dtype
-    indptr, indices, values = data.view(0).take_rows(rows)
-    X = sp.csr_array((values.astype(dtype), indices, indptr), shape=(len(rows), data.shape[1]))
-    lengths = np.bincount(indices)
-    columns = np.flatnonzero(lengths >= min(LEAST_IN_COLUMN, lengths.max()))
-    X = sp.csr_array(X[:, columns])
+    view = data.view(0)
+    indptr, indices, values = view.take_rows(rows)
+    lengths = view.split(np.bincount(indices.ravel(), minlength=view.n_columns))
+    is_used = [of_mode >= min(LEAST_IN_COLUMN, of_mode.max()) for of_mode in lengths]
+    taken = (indptr, indices, values.astype(dtype))
+    X = data_of_rows(restricted(taken, np.concatenate(is_used), view))
     # All rows share the penalties of the other factors than W.
-    share = float(X.sum(dtype=np.float64)) / data.total
+    share = X.total / data.total
     of_sample = (
         (first, *(share * other for other in others))
         for first, *others in (problem.penalties.l1, problem.penalties.l2)
     )
-    sampled = Problem(backend.local(InMemoryData(X), backend.n_threads), Penalties(*of_sample))
-    parts = zip(state.factors, (rows, columns), strict=True)
+    sampled = Problem(backend.local(X, backend.n_threads), Penalties(*of_sample))
+    parts = zip(state.factors, (rows, *map(np.flatnonzero, is_used)), strict=True)
     start = sampled.upload([backend.download(factor, chosen) for factor, chosen in parts])
     run = Run.started(sampled, solver, State(start, state.seed, was_drawn=True))
     run.until(SmallGain(solver.swap_gain), MaxIterations(MOST_ITERATIONS))
-    H = np.zeros(state.factors[1].shape, dtype)
-    H[columns] = sampled.backend.download(run.state.factors[1])
-    cover_columns(H, data.view(1))
-    nothing = ZeroRows(data.shape[0], H.shape[1], dtype)
-    factors = [backend.upload(nothing, 0, dtype), backend.upload(H, 1, dtype)]
+    others = []
+    for mode, (factor, used) in enumerate(zip(run.state.factors[1:], is_used, strict=True), 1):
+        H = np.zeros(state.factors[mode].shape, dtype)
+        H[used] = sampled.backend.download(factor)
+        cover_columns(H, data.view(mode))
+        others.append(H)
+    if len(others) > 1:
+        cover_cells(Constraints(data.shape, others[0].shape[1]), [None, *others], data)
+    nothing = ZeroRows(data.shape[0], others[0].shape[1], dtype)
+    factors = [backend.upload(x, mode, dtype) for mode, x in enumerate([nothing, *others])]
     problem.update(0, factors, ROUGH_SOLVE)
     return factors

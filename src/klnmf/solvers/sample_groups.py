@@ -32,7 +32,8 @@ def group_means(
         return None
     rows = np.sort(generator.choice(nonempty, n_samples, replace=False))
     shares, used = _without_empty_columns(shares_of_rows(view, rows))
-    roots = shares.sqrt()
+    n_modes = len(view.sizes)
+    roots = (shares if n_modes == 1 else shares / n_modes).sqrt()
     centres = np.sqrt(_means(_groups_of_seeds(roots, n_groups, generator), n_groups, shares))
     means = np.zeros((view.n_columns, n_groups), dtype=shares.dtype)
     means[used] = _means((roots @ centres).argmax(axis=1), n_groups, shares)
@@ -40,11 +41,21 @@ def group_means(
 
 
 def shares_of_rows(view: RowView, rows: Array) -> sp.csr_array:
-    """Rows of X, each divided by its sum, without reading any other row."""
+    """Rows of X, each divided by its sum, without reading any other row.
+
+    A row of a tensor is the sums over its slice by each of the other modes, side by side.
+    """
     indptr, indices, values = view.take_rows(rows)
     sums = view.row_sums[rows].astype(values.dtype)
     shares = values / np.repeat(sums, np.diff(indptr))
-    return sp.csr_array((shares, indices, indptr), shape=(len(rows), view.n_columns))
+    shape = (len(rows), view.n_columns)
+    if indices.ndim == 1:
+        return sp.csr_array((shares, indices, indptr), shape=shape)
+    n_modes = len(indices)
+    stacked = (np.repeat(shares, n_modes), indices.T.ravel(), n_modes * indptr)
+    margins = sp.csr_array(stacked, shape=shape)
+    margins.sum_duplicates()
+    return margins
 
 
 def _without_empty_columns(X: sp.csr_array) -> tuple[sp.csr_array, Array]:

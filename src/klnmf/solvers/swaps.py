@@ -8,13 +8,16 @@ with the data beyond a limit; whether the swap is kept, a few iterations must sh
 
 from __future__ import annotations
 
+import math
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.sparse_data import RowView
+from klnmf.data.sparse_data import InMemoryView, RowView, at_cells
+from klnmf.data.tensor_data import restricted
 from klnmf.support.array_types import Array
 
 # The sample: this share of the nonzeros, within limits, and rows for every component.
@@ -36,11 +39,12 @@ class Swap(NamedTuple):
 
     With masses s (column sums of W, where those of H are 1) the merged one has w = w_j + w_k and
     h = (s_j h_j + s_k h_k) / (s_j + s_k): every nonzero keeps its cover, and W Hᵀ its row sums.
+    Of a tensor, the factors of all modes but the first are merged like H, and each keeps its sums.
     """
 
     pair: tuple[int, int]
     shares: tuple[float, float]  # s_j and s_k over their sum
-    column: Array  # the new component's column of H, which sums to 1
+    column: Array  # the new component's column of H, which sums to 1; of all of them, stacked
     loss: float  # of the merge, in Σ v log y over the sample
     gain: float  # of the new component, next to all the old ones
 
@@ -54,9 +58,18 @@ class Sample(NamedTuple):
     """Some rows of X, and the columns in which they have nonzeros."""
 
     rows: Array  # which rows, and
-    columns: Array  # which columns of X; the matrix has these alone
-    X: sp.csr_array
+    columns: list[Array]  # which columns of each other mode
+    X: InMemoryView  # the rows, with these columns alone
     is_dominant: Array  # whether each row is dominant in X, see klnmf.data.dominant_samples
+
+    def in_all(self, entries: Array, view: RowView) -> Array:
+        """Return entries of the columns of X in those of the view that it was drawn from."""
+        of_all = np.zeros(view.n_columns)
+        for target, columns, part in zip(
+            view.split(of_all), self.columns, self.X.split(entries), strict=True
+        ):
+            target[columns] = part
+        return of_all
 
 
 def draw_sample(view: RowView, n_components: int, generator: np.random.Generator) -> Sample:
@@ -70,24 +83,18 @@ def draw_sample(view: RowView, n_components: int, generator: np.random.Generator
     ends = np.cumsum(np.diff(view.indptr)[rows])
     n_rows = max(int(np.searchsorted(ends, size)) + 1, ROWS_PER_COMPONENT * n_components)
     rows = np.sort(rows[:n_rows])
-    indptr, indices, values = view.take_rows(rows)
+    taken = view.take_rows(rows)
     used = np.zeros(view.n_columns, dtype=bool)
-    used[indices] = True
-    if len(values) > 2 * size:
-        used &= generator.random(view.n_columns) < size / len(values)
-    kept = used[indices]
-    columns = np.flatnonzero(used)
-    numbers = np.cumsum(used) - 1
-    ends_of_kept = np.concatenate([[0], np.cumsum(kept)])
-    X = sp.csr_array(
-        (values[kept], numbers[indices[kept]], ends_of_kept[indptr]),
-        shape=(len(rows), len(columns)),
-    )
+    used[taken[1]] = True
+    if len(taken[2]) > 2 * size:
+        used &= generator.random(view.n_columns) < size / len(taken[2])
+    X = restricted(taken, used, view)
+    columns = [np.flatnonzero(part) for part in view.split(used)]
     return Sample(rows, columns, X, np.isin(rows, own))
 
 
 def propose_swaps(
-    X: sp.csr_array,
+    X: InMemoryView,
     W: Array,
     H: Array,
     masses: Array,
@@ -99,7 +106,8 @@ def propose_swaps(
 
     They merge the same pair, and differ in the new component. W and H are the rows of the factors
     that belong to the sample X, in float64, scaled so that the columns of the whole H sum to 1;
-    ``masses`` are the column sums of the whole W. ``is_dominant`` is that of a `Sample`.
+    ``masses`` are the column sums of the whole W. Of a tensor, H has the rows of all modes but the
+    first, one mode after the other. ``is_dominant`` is that of a `Sample`.
     """
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
@@ -116,7 +124,7 @@ def propose_swaps(
 
 
 def propose_addition(
-    X: sp.csr_array,
+    X: InMemoryView,
     W: Array,
     H: Array,
     generator: np.random.Generator,
@@ -137,7 +145,7 @@ def propose_addition(
 
 
 def propose_merge(
-    X: sp.csr_array, W: Array, H: Array, masses: Array, is_free: Array
+    X: InMemoryView, W: Array, H: Array, masses: Array, is_free: Array
 ) -> tuple[tuple[int, int], tuple[float, float]] | None:
     """Pair of components whose merge loses least on a sample, and their shares, as in `Swap`.
 
@@ -151,7 +159,7 @@ def propose_merge(
     return None if merge is None else merge[:2]
 
 
-def _covered(X: sp.csr_array, W: Array, H: Array) -> _Nonzeros | None:
+def _covered(X: InMemoryView, W: Array, H: Array) -> _Nonzeros | None:
     """Return the nonzeros of a sample; None if there are none, or one has no finite loss."""
     sample = _Nonzeros(X, W, H) if X.nnz else None
     return sample if sample is not None and sample.y.min() > 0 else None
@@ -160,22 +168,31 @@ def _covered(X: sp.csr_array, W: Array, H: Array) -> _Nonzeros | None:
 class _Nonzeros:
     """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
 
-    def __init__(self, X: sp.csr_array, W: Array, H: Array) -> None:
-        self.shape, self.indptr, self.columns = X.shape, X.indptr, X.indices
+    def __init__(self, X: InMemoryView, W: Array, H: Array) -> None:
+        self.split, self.indptr, self.columns = X.split, X.indptr, X.indices
+        self.by_mode: list[Array] = list(np.atleast_2d(X.indices))
+        self.shape = (X.n_rows, X.n_columns)
         self.lengths = np.diff(X.indptr)
-        self.v = X.data.astype(np.float64)
+        self.v = X.values.astype(np.float64)
         self.y = np.zeros(X.nnz)
         for k in range(W.shape[1]):
             self.y += self.outer(W[:, k], H[:, k])
 
     def outer(self, w: Array, h: Array) -> Array:
-        """Entries of w hᵀ at the nonzeros."""
-        entries: Array = np.repeat(w, self.lengths) * h[self.columns]
+        """Entries of w hᵀ at the nonzeros; h holds the profiles of all modes but the first."""
+        entries: Array = np.repeat(w, self.lengths) * at_cells(h, self.columns)
         return entries
 
-    def matrix(self, entries: Array) -> sp.csr_array:
-        """Sparse matrix with these entries at the nonzeros, which it shares."""
-        return sp.csr_array((entries, self.columns, self.indptr), shape=self.shape)
+    def change_by_merge(self, W: Array, H: Array, j: int, k: int, of_j: float) -> Array:
+        """Return y' − y at the nonzeros; see `_cheapest_merge`."""
+        if len(self.by_mode) == 1:
+            return self.outer((1 - of_j) * W[:, j] - of_j * W[:, k], H[:, k] - H[:, j])
+        merged = self.outer(W[:, j] + W[:, k], of_j * H[:, j] + (1 - of_j) * H[:, k])
+        return merged - self.outer(W[:, j], H[:, j]) - self.outer(W[:, k], H[:, k])
+
+    def matrix(self, entries: Array, mode: int = 0) -> sp.csr_array:
+        """Sparse matrix with these entries at the nonzeros, by rows and the columns of a mode."""
+        return sp.csr_array((entries, self.by_mode[mode], self.indptr), shape=self.shape)
 
 
 def _cheapest_merge(
@@ -185,22 +202,24 @@ def _cheapest_merge(
 
     y' − y = s_j s_k / (s_j + s_k) · (w_j/s_j − w_k/s_k)(h_k − h_j) is a product of the
     difference of the two components' rows and that of their columns. So the pairs are ranked by the
-    mass in front times the two (squared) Hellinger distances, and the first few are computed.
+    mass in front times the two (squared) Hellinger distances, and the first few are computed. Of a
+    tensor y' − y is of the order of such products, one for each two modes: their sum ranks.
     """
     tiny = np.finfo(np.float64).tiny
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
     is_known = (sampled * s.sum() >= 0.1 * s * sampled.sum()) & is_free
-    alike_W, alike_H = (_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, H))
+    alike = [_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, *sample.split(H))]
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]
     first, second = first[both_known], second[both_known]
     share = s[first] / np.maximum(s[first] + s[second], tiny)
-    distances = (1 - alike_W[first, second]) * (1 - alike_H[first, second])
+    apart = [1 - of_mode[first, second] for of_mode in alike]
+    distances = sum(one * another for one, another in combinations(apart, 2))
     losses = {}
     for number in np.argsort(share * s[second] * distances, kind="stable")[:PAIRS]:
         j, k, of_j = int(first[number]), int(second[number]), float(share[number])
-        change = sample.outer((1 - of_j) * W[:, j] - of_j * W[:, k], H[:, k] - H[:, j])
+        change = sample.change_by_merge(W, H, j, k, of_j)
         # Rounding may take y' below 0 where nearly all of y was the pair's.
         relative = np.maximum(change / sample.y, -1 + 1e-9)
         losses[j, k] = (-float(np.sum(sample.v * np.log1p(relative))), of_j)
@@ -233,10 +252,10 @@ def _additions(
     row would make every h its own profile, which it has already: it has u = 0, unless it was drawn.
     Where there is one, no row is drawn twice.
     """
-    v, y = sample.v, sample.y
+    v, y, modes = sample.v, sample.y, range(len(sample.by_mode))
     ratios = np.empty_like(v)
-    by_rows = sample.matrix(ratios)  # sees what is written to `ratios`
-    by_columns = by_rows.T
+    of_modes = [sample.matrix(ratios, mode) for mode in modes]  # see what is written to `ratios`
+    by_rows = of_modes[0]
     ratios[:] = v * np.log(v / y)
     misfit = np.maximum(by_rows.sum(axis=1), 0)
     if not misfit.sum() > 0:
@@ -245,7 +264,15 @@ def _additions(
     totals = by_rows.sum(axis=1)
     starts = np.where(is_dominant, 0.0, 0.1 * totals)
     ratios[np.repeat(starts == 0, sample.lengths)] = 0.0
-    margins = by_rows.sum(axis=0) / (ratios.sum() or 1.0)
+    margins = sum(matrix.sum(axis=0) for matrix in of_modes) / (ratios.sum() or 1.0)
+
+    def set_ratios(u_at_nonzeros: Array, h_at_nonzeros: list[Array], mode: int) -> None:
+        """Set v / (y + u h), times the profiles of the other modes than the first and this one."""
+        np.divide(v, y + math.prod(h_at_nonzeros, start=u_at_nonzeros), out=ratios)
+        for other in modes:
+            if other != mode:
+                np.multiply(ratios, h_at_nonzeros[other], out=ratios)
+
     found = []
     chances, is_again = misfit / misfit.sum(), not np.any(is_dominant)
     n_drawn = n_candidates if is_again else min(n_candidates, int(np.count_nonzero(misfit)))
@@ -253,16 +280,23 @@ def _additions(
         own = slice(sample.indptr[row], sample.indptr[row + 1])
         u, h = starts.copy(), 0.1 * margins
         u[row] = 0.1 * totals[row]
-        h[sample.columns[own]] += 0.9 * v[own] / totals[row]
+        for columns in sample.by_mode:
+            np.add.at(h, columns[own], 0.9 * v[own] / totals[row])
+        profiles = sample.split(h)  # views
+        h_at_nonzeros = [h[columns] for columns in sample.by_mode]
+        u_at_nonzeros = np.repeat(u, sample.lengths)
         for _ in range(UPDATES):
-            np.divide(v, y + sample.outer(u, h), out=ratios)
+            set_ratios(u_at_nonzeros, h_at_nonzeros, 0)
             u = u * (by_rows @ h)
-            np.divide(v, y + sample.outer(u, h), out=ratios)
-            h = h * (by_columns @ u)
-            if not h.sum() > 0:
+            u_at_nonzeros = np.repeat(u, sample.lengths)
+            for mode in modes:
+                set_ratios(u_at_nonzeros, h_at_nonzeros, mode)
+                new = sample.split(h * (of_modes[mode].T @ u))[mode]
+                profiles[mode][:] = new / (new.sum() or 1.0)
+                h_at_nonzeros[mode] = h[sample.by_mode[mode]]
+            if not all(profile.sum() > 0 for profile in profiles):
                 break
-            h /= h.sum()
-        if h.sum() > 0:
+        if all(profile.sum() > 0 for profile in profiles):
             gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
             found.append((gain, h))
     return sorted(found, key=lambda addition: -addition[0])

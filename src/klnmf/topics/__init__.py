@@ -9,6 +9,7 @@ from klnmf.topics.mixture import (
     component_shares,
     plsi_probabilities,
 )
+from klnmf.topics.modes import format_components
 from klnmf.topics.references import ReferenceMatch, match_reference
 from klnmf.topics.shares_by_group import MeanShares, mean_shares
 
@@ -20,6 +21,7 @@ __all__ = [
     "coherence",
     "component_shares",
     "component_similarity",
+    "format_components",
     "format_topics",
     "intertopic_coordinates",
     "match_components",

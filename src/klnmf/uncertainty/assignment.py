@@ -16,11 +16,11 @@ from scipy.stats import chi2
 
 from klnmf.constraints.constraints import FitConstraints
 from klnmf.data.sums import row_ranges
-from klnmf.estimators.base import FactorModel, check_fitted
+from klnmf.estimators.base import FactorModel
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_fraction
 from klnmf.topics.checks import checked_choice
-from klnmf.uncertainty.data_of_fit import DataOfFit, data_of_any
+from klnmf.uncertainty.data_of_fit import DataOfFit, check_matrix_model, data_of_any
 from klnmf.uncertainty.overdispersion import estimated_dispersion
 from klnmf.uncertainty.residual_moments import nonzeros
 
@@ -98,7 +98,7 @@ def sparse_assignment(
     """
     level = checked_fraction("level", level)
     checked_choice(noise, "noise", get_args(Noise))
-    check_fitted(model)
+    check_matrix_model(model, X, "sparse_assignment")
     if model._penalties().penalised_modes[0] or model.feature_weight_ is not None:
         raise ValueError(
             "sparse_assignment compares likelihoods, which a model with penalties on W or feature "
@@ -163,7 +163,7 @@ class _Elimination:
         constraints = self.constraints.part(rows).with_sample_weight(None)
         zeros = (sp.csr_array(barred), constraints.zeros[1])
         constraints = replace(constraints, zeros=zeros)
-        solved: Array = self.model._solve_W(self.counts[rows], self.H, constraints)
+        solved: Array = self.model._solve_W(self.counts[rows], constraints)
         return solved
 
     def _likelihood(self, rows: Array, W: Array) -> FloatArray:

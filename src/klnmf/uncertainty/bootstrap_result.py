@@ -44,9 +44,15 @@ class Bootstrap(ShownAsTable):
     n_converged : int
         Number of refits that converged.
     level, noise, feature_names
-        As passed to `bootstrap`.
+        As passed to `bootstrap`; for a tensor, the names are the labels of its second mode.
     dispersion : Dispersion
         How much more than Poisson counts the drawn counts vary.
+    factors : tuple of Intervals, of shape (n_rows, n_components)
+        For a tensor, the intervals of the factor of each mode, whose columns sum to 1, in the form
+        of ``factors_`` of `klnmf.PoissonCP`. ``components`` are those of the second mode again, and
+        the similarity is the mean of those of the modes after the first.
+    mode_names, labels : tuple
+        Those of a tensor.
     """
 
     components: Intervals
@@ -59,13 +65,18 @@ class Bootstrap(ShownAsTable):
     noise: str
     dispersion: Dispersion
     feature_names: list[str] | None
+    factors: tuple[Intervals, ...] = ()
+    mode_names: tuple[str, ...] = ()
+    labels: tuple[Any, ...] = ()
 
     @property
     def n_runs(self) -> int:
         """Number of refits."""
         return len(self.similarity)
 
-    def table(self, component: int, n_top: int | None = 10) -> dict[str, npt.NDArray[Any]]:
+    def table(
+        self, component: int, n_top: int | None = 10, mode: int | str = 1
+    ) -> dict[str, npt.NDArray[Any]]:
         """Return the leading features of a component with their intervals.
 
         Parameters
@@ -74,6 +85,8 @@ class Bootstrap(ShownAsTable):
             Number of the component.
         n_top : int or None, default=10
             Number of features; None returns all of them.
+        mode : int or str, default=1
+            Mode of a tensor, by its number or name, whose rows take the place of features.
 
         Returns
         -------
@@ -85,19 +98,25 @@ class Bootstrap(ShownAsTable):
             raise ValueError(
                 f"component must be from 0 to {n_components - 1}; got {described(component)}."
             )
-        top = np.argsort(-self.components.estimate[component], kind="stable")[:n_top]
-        return {"feature": self._names()[top], **_columns(self.components, component, top)}
+        rows, names = self._of_mode(mode)
+        top = np.argsort(-rows.estimate[component], kind="stable")[:n_top]
+        return {"feature": names[top], **_columns(rows, component, top)}
 
-    def components_frame(self) -> Any:
+    def components_frame(self, mode: int | str = 1) -> Any:
         """Return the intervals of all components as a DataFrame (extra ``dataframes``).
+
+        Parameters
+        ----------
+        mode : int or str, default=1
+            Mode of a tensor, by its number or name, whose rows take the place of features.
 
         Returns
         -------
         pandas.DataFrame
             One row per component and feature, with these two and the numbers of `table`.
         """
-        n_components = len(self.components.estimate)
-        return _frame(self.components, component=np.arange(n_components), feature=self._names())
+        rows, names = self._of_mode(mode)
+        return _frame(rows, component=np.arange(len(rows.estimate)), feature=names)
 
     def proportions_frame(self) -> Any:
         """Return the intervals of the samples' proportions as a DataFrame (extra ``dataframes``).
@@ -138,13 +157,15 @@ class Bootstrap(ShownAsTable):
             Column("share", [f"{100 * size:.1f}%" for size in self.sizes.estimate[0]]),
             Column(f"{self.level:.3g} interval", [_span(low, high) for low, high in ends]),
             Column("similarity", [f"{x:.3f}" for x in self.similarity.mean(axis=0)]),
-            Column(
-                "leading features",
-                ["(empty)" if none else self._leading(k) for k, none in enumerate(is_empty)],
-                is_text=True,
-            ),
         ]
-        two_sided = f"{np.mean(self.components.is_interior):.0%} of the component entries"
+        for mode in range(1, max(2, len(self.factors))):
+            leading = [
+                "(empty)" if none else self._leading(k, mode) for k, none in enumerate(is_empty)
+            ]
+            title = f"leading {self.mode_names[mode]}" if self.factors else "leading features"
+            columns.append(Column(title, leading, is_text=True))
+        inside = [part.is_interior.ravel() for part in self.factors or (self.components,)]
+        two_sided = f"{np.mean(np.concatenate(inside)):.0%} of the component entries"
         if len(self.samples):
             two_sided += f" and {np.mean(self.proportions.is_interior):.0%} of the proportions"
         notes = [
@@ -162,9 +183,9 @@ class Bootstrap(ShownAsTable):
             )
         return ResultTable(columns, notes)
 
-    def _leading(self, component: int) -> str:
+    def _leading(self, component: int, mode: int) -> str:
         """Return the leading features of a component with their intervals."""
-        top = self.table(component, 3)
+        top = self.table(component, 3, mode)
         ends = zip(top["feature"], top["lower"], top["upper"], strict=True)
         return ", ".join(f"{name} {_span(low, high)}" for name, low, high in ends)
 
@@ -174,8 +195,22 @@ class Bootstrap(ShownAsTable):
         accounted = "" if self.dispersion.is_poisson else " The intervals account for this."
         return f"{self.dispersion}{accounted}"
 
-    def _names(self) -> npt.NDArray[Any]:
-        return np.array(checked_names(self.feature_names, self.components.estimate.shape[1]))
+    def _of_mode(self, mode: int | str) -> tuple[Intervals, npt.NDArray[Any]]:
+        """Return the intervals of a mode, by component and row, and the names of its rows."""
+        known = {name: number for number, name in enumerate(self.mode_names)}
+        number = known.get(mode, -1) if isinstance(mode, str) else mode
+        if number == 1:
+            n_features = self.components.estimate.shape[1]
+            return self.components, np.array(checked_names(self.feature_names, n_features))
+        if not 0 <= number < len(self.factors):
+            raise ValueError(
+                f"mode must be {'a number or name of a mode' if known else '1 for a matrix'}; got "
+                f"{described(mode)}."
+            )
+        parts = vars(self.factors[number]).values()
+        rows = Intervals(*(part.T for part in parts))
+        names = checked_names(self.labels[number], rows.estimate.shape[1], self.mode_names[number])
+        return rows, np.array(names)
 
 
 def _span(low: float, high: float) -> str:

@@ -12,10 +12,14 @@ from klnmf.constraints.constraints import ComponentConstraints, Constraints
 from klnmf.constraints.names import names_seen_in_fit
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
+from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_alignment import aligned, tensor_of
+from klnmf.data.tensor_data import data_in_memory
 from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.base import FIT_ARGUMENTS, TRANSFORM_ARGUMENTS, FactorModel, check_fitted
-from klnmf.estimators.checked_counts import CheckedCounts
+from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
+from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics.checks import Names, checked_names
 from klnmf.uncertainty.residual_moments import FittedRates
@@ -23,13 +27,21 @@ from klnmf.uncertainty.residual_moments import FittedRates
 
 @dataclass(frozen=True)
 class DataOfFit:
-    """Whole counts of a fit, its constraints, and W and H in the user's units."""
+    """Whole counts of a fit, its constraints, and W and H in the user's units.
 
-    counts: sp.csr_array  # in the type of the components, 0 in missing cells
+    Of a tensor, H are the factors of all modes but the first, one below the other.
+    """
+
+    counts: Any  # CSR array or SparseTensor, in the type of the components, 0 in missing cells
     constraints: Constraints
     W: Array
     H: Array
     has_known_H: bool = False  # noqa: N815, whether H was not estimated from these counts
+
+    @property
+    def others(self) -> list[Array]:
+        """Return the factors of all modes but the first."""
+        return np.split(self.H, np.cumsum(self.counts.shape[1:-1]))
 
     @property
     def rates(self) -> tuple[FloatArray, FloatArray]:
@@ -42,12 +54,14 @@ class DataOfFit:
     def fitted_rates(self) -> FittedRates:
         """What the residuals are compared with."""
         (W, H), constraints = self.rates, self.constraints
+        others = range(1, len(self.counts.shape))
+        is_known = [constraints.is_frozen(mode) | self.has_known_H for mode in others]
         return FittedRates(
             self.counts,
             W,
             H,
-            weights=(constraints.sample_weight, constraints.feature_weight),
-            is_free=(~constraints.is_frozen(0), ~(constraints.is_frozen(1) | self.has_known_H)),
+            weights=constraints.weights,
+            is_free=(~constraints.is_frozen(0), *(~known for known in is_known)),
             missing=constraints.missing,
         )
 
@@ -61,23 +75,23 @@ def data_of_fit(
     """
     checked = _whole_counts(model, X, given, function, of_fit=True)
     data = checked.in_memory(model.n_components_)
-    counts, constraints, H = data.X, data.constraints, model._H()
-    added = set(constraints.names) - set(model.constraint_names_)
-    if added:
-        raise ValueError(
-            f"The model was fitted without {' and '.join(sorted(added))}. Fit it with the same "
-            "constraints."
-        )
+    counts, constraints, H = data.X, data.constraints, np.concatenate(model._others())
+    known, given_now = set(model.constraint_names_), set(constraints.names)
+    added, lacking = sorted(given_now - known), sorted(known - given_now)
+    if added or (lacking and isinstance(model, PoissonCP)):
+        way = f"without {' and '.join(added)}" if added else f"with {' and '.join(lacking)}"
+        raise ValueError(f"The model was fitted {way}. Fit it with the same constraints.")
     if model.data_checksum_ not in (None, data.data.sums_checksum):
-        (n, m), total = counts.shape, float(counts.sum(dtype=np.float64))
-        names = [name for name in FIT_ARGUMENTS if given.get(name) is not None]
+        (n, *others), total = counts.shape, data_in_memory(counts).total
+        names = [name for name in model._fit_arguments if given.get(name) is not None]
         with_these = f", with {' and '.join(names)}," if names else ""
+        features = " × ".join(f"{m:,}" for m in others) + (" features" if len(others) == 1 else "")
         raise ValueError(
-            f"X ({n:,} samples × {m:,} features, {total:,.0f} counts){with_these} is not the data "
+            f"X ({n:,} samples × {features}, {total:,.0f} counts){with_these} is not the data "
             f"that the model was fitted to. {way_out}"
         )
     # The weight of a sample does not change its own row of W, except that 0 would hide it.
-    W = model._solve_W(counts, H, data.equally_weighted.constraints)
+    W = model._solve_W(counts, data.equally_weighted.constraints)
     return DataOfFit(counts, constraints, W, H)
 
 
@@ -86,12 +100,13 @@ def data_of_any(model: FactorModel, X: Any, given: dict[str, Any], function: str
 
     The components of a model count as estimated only if they were estimated from these counts.
     """
+    check_matrix_model(model, X, function)
     checked = _whole_counts(model, X, given, function)
     data = checked.in_memory(model.n_components_)
     is_own = model.data_checksum_ == data.data.sums_checksum
     of_samples = {name: checked.given.get(name) for name in TRANSFORM_ARGUMENTS}
     by_row = model._constraints_on(of_samples, data.X.shape, data.X.dtype)
-    W, H = model._solve_W(data.X, model._H(), by_row), model._H()
+    W, H = model._solve_W(data.X, by_row), model._H()
     found = DataOfFit(data.X, by_row, W, H, has_known_H=not is_own)
     if given.get("sample_weight") is None:
         return found
@@ -108,7 +123,7 @@ def other_data(
             f"W is given, so there is nothing to solve for with {' and '.join(superfluous)}. Pass "
             "W alone."
         )
-    check_fitted(model)
+    check_matrix_model(model, X, function)
     if "exposure" in model.constraint_names_ and given.get("exposure") is None:
         raise ValueError(
             "The model was fitted with exposure. Pass exposure=... together with W, or "
@@ -119,6 +134,17 @@ def other_data(
     plain = replace(checked, given=of_samples, penalties=NO_PENALTIES)
     counts = plain.in_memory(model.n_components_)
     return counts.X, counts.constraints
+
+
+def check_matrix_model(model: Any, X: Any, function: str) -> None:
+    """Refuse what is not a fitted model, and models of tensors and tensors themselves."""
+    check_fitted(model)
+    if isinstance(model, PoissonCP) or isinstance(X, SparseTensor):
+        what = "a PoissonCP" if isinstance(model, PoissonCP) else "a tensor"
+        raise TypeError(
+            f"{function} is for matrices and their models, KLNMF or MiniBatchKLNMF; got {what}. "
+            "X.flattened(0) makes a matrix of a tensor; fit KLNMF to it and pass both."
+        )
 
 
 def names_of_features(model: FactorModel, feature_names: Names | None) -> list[str] | None:
@@ -140,8 +166,10 @@ def _whole_counts(
     """
     check_fitted(model)
     given = {name: value for name, value in given.items() if value is not None}
-    check_arguments(given, function, FIT_ARGUMENTS)
-    needed = [name for name in model.constraint_names_ if name in FIT_ARGUMENTS]
+    check_arguments(given, function, model._fit_arguments)
+    # A list by mode is one argument.
+    names = dict.fromkeys(name.partition("[")[0] for name in model.constraint_names_)
+    needed = [name for name in names if name in model._fit_arguments]
     left_out = [name for name in needed if name not in given]
     if of_fit and left_out:
         again = ", ".join(f"{name}=..." for name in left_out)
@@ -149,19 +177,41 @@ def _whole_counts(
             f"The model was fitted with {' and '.join(left_out)}, which it does not keep. Pass the "
             f"same again: {function}(model, X, {again})."
         )
-    parameters = model.get_params(deep=False)
-    of_components = {name: parameters.get(name) for name in ComponentConstraints.__annotations__}
-    checked = model._checked(
-        X,
-        given | of_components,
-        backends=(),
-        takes_files=False,
-        takes_missing=not of_fit or "missing" in needed,
-    )
+    if isinstance(model, PoissonCP):
+        checked = _checked_tensor(model, X, given, function)
+    else:
+        parameters = model.get_params(deep=False)
+        names_of_model = ComponentConstraints.__annotations__
+        of_components = {name: parameters.get(name) for name in names_of_model}
+        checked = model._checked(
+            X,
+            given | of_components,
+            backends=(),
+            takes_files=False,
+            takes_missing=not of_fit or "missing" in needed,
+        )
     if not is_integer_valued(checked.X):
         raise ValueError(
             f"X has values that are not whole numbers. {function} is for counts, not for weighted "
             "or scaled data. Fit the model to the raw counts and pass those."
         )
+    if isinstance(checked.X, SparseTensor):
+        return checked
     counts = checked.X.astype(model.components_.dtype, copy=False)
     return replace(checked, data=InMemoryData(counts))
+
+
+def _checked_tensor(
+    model: PoissonCP, X: Any, given: dict[str, Any], function: str
+) -> CheckedCounts:
+    """Return the counts of a tensor in the type of the factors."""
+    tensor = tensor_of(X, function)
+    return checked_counts(
+        aligned(tensor, model.shape_, model.labels_, model.mode_names_),
+        given,
+        function,
+        reset=False,
+        dtype=model.factors_[0].dtype,
+        penalties=model._penalties(),
+        takes_tensors=True,
+    )

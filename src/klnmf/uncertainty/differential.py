@@ -13,7 +13,7 @@ from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.constraints import FitConstraints
-from klnmf.estimators.base import FactorModel, check_fitted
+from klnmf.estimators.base import FactorModel
 from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
 from klnmf.support.number_checks import checked_fraction
@@ -24,7 +24,12 @@ from klnmf.topics.checks import (
     checked_representation,
 )
 from klnmf.uncertainty.comparison import compared_shares, interval
-from klnmf.uncertainty.data_of_fit import data_of_fit, names_of_features, other_data
+from klnmf.uncertainty.data_of_fit import (
+    check_matrix_model,
+    data_of_fit,
+    names_of_features,
+    other_data,
+)
 from klnmf.uncertainty.differential_result import DifferentialFeatures
 from klnmf.uncertainty.sample_amounts import (
     Amounts,
@@ -137,7 +142,7 @@ def differential_features(
     """
     level = checked_fraction("level", level)
     threads = effective_threads(n_threads)
-    check_fitted(model)
+    check_matrix_model(model, X, "differential_features")
     names = names_of_features(model, feature_names)
     references = _references(nuisance, model)
     chosen = _chosen_components(components, against, alternative, references, model.n_components_)

@@ -124,9 +124,9 @@ class Regressions:
             self.counts, x, self.L, has_matrices=True
         ):
             parts *= x[features][feature]
-            parts *= (np.sqrt(counts.data, dtype=np.float64) / y)[:, np.newaxis]
+            parts *= (np.sqrt(counts.values, dtype=np.float64) / y)[:, np.newaxis]
             w = weight[counts.indices][:, np.newaxis]
-            slope, spread = np.empty((2, counts.shape[0], r, r))
+            slope, spread = np.empty((2, counts.n_rows, r, r))
             for j, (begin, end) in enumerate(pairwise(counts.indptr)):
                 here = slice(begin, end)
                 part = parts[here]

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import scipy.sparse as sp
 from scipy.stats import t as student
 
+from klnmf.data.sparse_data import InMemoryView, view_of
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.row_blocks import row_blocks
 
@@ -160,7 +161,12 @@ def _angles(shares: FloatArray) -> FloatArray:
 
 
 def upper_limits(
-    X: sp.csr_array, x: Array, A: Array, wanted: Array, rise: FloatArray, unseen: Array | None
+    X: sp.csr_array | InMemoryView,
+    x: Array,
+    A: Array,
+    wanted: Array,
+    rise: FloatArray,
+    unseen: sp.csr_array | InMemoryView | None,
 ) -> FloatArray:
     """Find how much can be added to entries of x before minus the log-likelihood has risen so far.
 
@@ -175,14 +181,23 @@ def upper_limits(
     counts for a level of 1 − a = 0.95. Counts that vary f times as much need f times the rise.
 
     X (n_rows × n_columns) holds the counts by rows of x (n_rows × r); A (n_columns × r) is the
-    other factor; ``unseen`` are the missing cells of X. The result is 0 where ``wanted`` is False,
+    other factor, or those of the other modes, one below the other; ``unseen`` are the missing cells
+    of X. The result is 0 where ``wanted`` is False,
     and ∞ for an empty component.
     """
-    sums = np.broadcast_to(A.sum(axis=0, dtype=np.float64), x.shape)
+    x, A = x.astype(np.float64), A.astype(np.float64)
+    view = X if isinstance(X, InMemoryView) else view_of(X)
+    by_mode = [part.sum(axis=0) for part in view.split(A)]
+    sums = np.broadcast_to(np.prod(by_mode, axis=0), x.shape)
     if unseen is not None:
-        sums = np.maximum(sums - unseen.astype(np.float64) @ A.astype(np.float64), 0.0)
+        hidden = np.zeros(x.shape)
+        for block, _, rows, a, _ in row_blocks(unseen, x, A):
+            for k, of_component in enumerate(a.T):
+                n_rows = block.stop - block.start
+                hidden[block, k] = np.bincount(rows, of_component, minlength=n_rows)
+        sums = np.maximum(sums - hidden, 0.0)
     limits = np.zeros(x.shape)
-    for block, part, rows, a, y in row_blocks(X, x.astype(np.float64), A.astype(np.float64)):
+    for block, part, rows, a, y in row_blocks(view, x, A):
         with np.errstate(divide="ignore", invalid="ignore"):
             a /= y[:, np.newaxis]
         for k in range(A.shape[1]):
@@ -194,7 +209,7 @@ def upper_limits(
                 limits[block, k][here] = _roots(
                     sums[block, k][here],
                     position[rows[used]],
-                    part.data[used].astype(np.float64),
+                    part.values[used].astype(np.float64),
                     a[used, k],
                     rise[block][here],
                 )

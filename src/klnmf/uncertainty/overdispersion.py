@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 
-from klnmf.constraints.constraints import FitConstraints
 from klnmf.estimators.base import FactorModel
 from klnmf.support.array_types import FloatArray
 from klnmf.uncertainty.data_of_fit import data_of_fit
-from klnmf.uncertainty.residual_moments import FittedRates, Residuals, nonzeros, residual_sums
+from klnmf.uncertainty.residual_moments import (
+    FittedRates,
+    Residuals,
+    feature_of,
+    nonzeros,
+    product,
+    residual_sums,
+    weights_of_cells,
+)
 
 # Standard errors above 0 from which on the counts are taken to vary more than Poisson counts.
 ERRORS_ABOVE_POISSON = 2.0
@@ -30,7 +37,8 @@ class Dispersion:
         Standard error of the estimate.
     by_feature : ndarray of shape (n_features,)
         α of each feature, never negative: its own estimate, moved towards the common one by as much
-        as it is uncertain. All are 0 if the common one is 0.
+        as it is uncertain. All are 0 if the common one is 0. The features of a tensor are the rows
+        of its second mode.
     factor : float
         Mean of 1 + α y over the counts: how many times the variance of Poisson counts they have on
         average. A few large samples may decide it.
@@ -62,7 +70,7 @@ class Dispersion:
         )
 
 
-def dispersion(model: FactorModel, X: Any, **constraints: Unpack[FitConstraints]) -> Dispersion:
+def dispersion(model: FactorModel, X: Any, **constraints: Any) -> Dispersion:
     """Estimate how much more than Poisson counts the counts vary around a fitted model.
 
     Real counts often vary more than Poisson counts: words repeat, cells of one type differ. The
@@ -77,13 +85,14 @@ def dispersion(model: FactorModel, X: Any, **constraints: Unpack[FitConstraints]
 
     Parameters
     ----------
-    model : KLNMF or MiniBatchKLNMF
+    model : KLNMF, MiniBatchKLNMF or PoissonCP
         A fitted model.
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
-        The counts that the model was fitted to.
+        The counts that the model was fitted to; a SparseTensor for a PoissonCP.
     **constraints
         ``sample_weight``, ``exposure``, ``missing``, ``fixed_W`` and ``zero_W``, as in
-        ``KLNMF.fit``, if the model was fitted with them.
+        ``KLNMF.fit``, if the model was fitted with them; for a PoissonCP all constraints of its
+        ``fit``.
 
     Returns
     -------
@@ -115,20 +124,25 @@ def estimated_dispersion(fit: FittedRates) -> Dispersion:
     cells that the noise made small. Products of a weight of the sample and one of the feature,
     1 / (1 + α y) with typical rates y, are biased far less.
     """
-    n, m = fit.counts.shape
-    typical_row, typical_column = typical_rates(fit.W, fit.H)
+    typical = typical_rates(*fit.factors)
+    m, n_modes = len(typical[1]), len(typical)
     # A sample counts as much as it did in the fit.
-    given = np.ones(n) if fit.weights[0] is None else fit.weights[0]
-    is_fitted = np.ones(m) if fit.weights[1] is None else (fit.weights[1] > 0.0).astype(np.float64)
-    common, rows, columns = 0.0, given, is_fitted
+    given = np.ones(len(fit.W)) if fit.weights[0] is None else fit.weights[0]
+    is_fitted = [
+        np.ones(len(rates)) if known is None else (known > 0.0).astype(np.float64)
+        for rates, known in zip(typical[1:], fit.weights[1:], strict=True)
+    ]
+    common, weights = 0.0, [given, *is_fitted]
     for corrected in (False, False, True):
-        sums = residual_sums(fit, rows, corrected)
+        rows, columns, *rest = weights
+        sums = residual_sums(fit, rows, corrected, rest)
         common = sums.dispersion(columns)
         if not corrected:
             known = max(common, 0.0)
-            rows = given / (1.0 + known * typical_row)
-            columns = is_fitted / (1.0 + known * typical_column)
-    variances = _variances(fit, rows, max(common, 0.0))  # of Σ a [(x − y)² − x]
+            # With more modes, each has a smaller part in the weight of a cell.
+            parts = zip([given, *is_fitted], typical, strict=True)
+            weights = [of / (1.0 + known * rates) ** (2.0 / n_modes) for of, rates in parts]
+    variances = _variances(fit, weights, max(common, 0.0))  # of Σ a [(x − y)² − x]
     total = float(columns @ sums.squares)
     error = math.sqrt(float(columns**2 @ variances)) / total if total > 0.0 else 0.0
     if not common > ERRORS_ABOVE_POISSON * error:
@@ -142,30 +156,32 @@ def poisson_dispersion(n_features: int) -> Dispersion:
     return Dispersion(0.0, 0.0, np.zeros(n_features), 1.0)
 
 
-def typical_rates(W: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Mean rate of the cell of a count, Σ y² / Σ y, by sample and by feature."""
+def typical_rates(*factors: FloatArray) -> list[FloatArray]:
+    """Mean rate of the cell of a count, Σ y² / Σ y, by the rows of each mode."""
     found = []
-    for one, other in ((W, H), (H, W)):
-        squares = np.einsum("ik,ik->i", one @ (other.T @ other), one)
-        masses = one @ other.sum(axis=0)
+    for mode, one in enumerate(factors):
+        gram = product([other.T @ other for other in factors], but=(mode,))
+        squares = np.einsum("ik,ik->i", one @ gram, one)
+        masses = one @ product([other.sum(axis=0) for other in factors], but=(mode,))
         found.append(np.divide(squares, masses, out=np.zeros(len(one)), where=masses > 0.0))
-    return found[0], found[1]
+    return found
 
 
-def _variances(fit: FittedRates, rows: FloatArray, alpha: float) -> FloatArray:
+def _variances(fit: FittedRates, weights: list[FloatArray], alpha: float) -> FloatArray:
     """Variance of Σ a [(x − y)² − x] for each feature, for negative binomial counts.
 
     That of a cell is y² (1 + α y) (2 + 2 α + (2 + 6 α) α y). Sums over all cells of y f(y) are
     estimated by those of x f(y).
     """
-    W, H = fit.W, fit.H
-    gram = (W * (rows**2)[:, np.newaxis]).T @ W
+    H, weights = fit.factors[1], [weights[0], np.ones(len(fit.factors[1])), *weights[2:]]
+    parts = zip(fit.factors, weights, strict=True)
+    gram = product([(x * (a**2)[:, np.newaxis]).T @ x for x, a in parts], but=(1,))
     found = (2.0 + 2.0 * alpha) * np.einsum("jk,jk->j", H @ gram, H)
     if alpha > 0.0:
         cubic, quartic = alpha * (4.0 + 8.0 * alpha), alpha**2 * (2.0 + 6.0 * alpha)
-        for x, i, j, y in nonzeros(fit.counts, W, H):
-            terms = rows[i] ** 2 * x * y * y * (cubic + quartic * y)
-            found += np.bincount(j, terms, minlength=len(H))
+        for x, i, j, y in nonzeros(fit.counts, fit.W, fit.H):
+            terms = weights_of_cells(weights, i, j) ** 2 * x * y * y * (cubic + quartic * y)
+            found += np.bincount(feature_of(j), terms, minlength=len(H))
     return np.asarray(found)
 
 
@@ -190,7 +206,8 @@ def _shrunk(sums: Residuals, common: float, variances: FloatArray) -> FloatArray
 
 def _mean_factor(fit: FittedRates, alpha: FloatArray) -> float:
     """Σ y (1 + α y) / Σ y over all cells."""
-    W, H = fit.W, fit.H
-    total = float(W.sum(axis=0) @ H.sum(axis=0))
-    squares = float(np.sum((W.T @ W) * ((H * alpha[:, np.newaxis]).T @ H)))
+    W, H, *rest = fit.factors
+    total = float(W.sum(axis=0) @ product([other.sum(axis=0) for other in (H, *rest)]))
+    of_features = (H * alpha[:, np.newaxis]).T @ H
+    squares = float(np.sum(product([W.T @ W, of_features, *(other.T @ other for other in rest)])))
     return 1.0 + squares / total if total > 0.0 else 1.0

@@ -1,7 +1,8 @@
 """Refits of a model to counts that are drawn from it."""
 
+import math
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
@@ -10,9 +11,11 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from klnmf.constraints.constraints import Constraints
+from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.estimators.run_options import RunOptions
-from klnmf.simulate import draw_counts
+from klnmf.simulate import draw_counts, drawn_tensor, one_for_each
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import component_similarity, match_components
 from klnmf.uncertainty.data_of_fit import DataOfFit
@@ -22,13 +25,13 @@ class Refit(NamedTuple):
     """A refit, with its components in the order of the model."""
 
     W: Array
-    components: Array
+    components: Array  # of a tensor, all modes but the first side by side
     similarity: Array  # cosine similarity of each component with the model's
     converged: bool
 
 
 def refits(
-    model: KLNMF,
+    model: KLNMF | PoissonCP,
     data: DataOfFit,
     dispersion: float | FloatArray,
     n_runs: int,
@@ -40,9 +43,14 @@ def refits(
     Counts are drawn from the factors of the fit with this dispersion, and the refits start there.
     Run i depends on (seed, i) alone. At most ``n_jobs`` refits are in memory.
     """
-    W, H = data.rates
-    start = data.W, np.ascontiguousarray(data.H.T)
-    of_components, of_samples = _constraints_by_name(data.constraints)
+    (W, H), sizes = data.rates, data.counts.shape[1:]
+    components = np.ascontiguousarray(data.H.T)
+    if isinstance(model, PoissonCP):
+        parameters: dict[str, Any] = {}
+        arguments = {"start": [data.W, *data.others], **_constraints_by_mode(data.constraints)}
+    else:
+        parameters, arguments = _constraints_by_name(data.constraints)
+        arguments |= {"W": data.W, "H": components}
     stays = _stays_in_place(data.constraints)
     estimator = clone(model).set_params(
         n_init=1,
@@ -51,17 +59,24 @@ def refits(
         warm_start=False,
         backend="reference" if model.backend == "reference" else "auto",
         run=RunOptions(progress=False),
-        **of_components,
+        **parameters,
     )
     estimator.set_output(transform="default")
 
     def refit(run: int) -> Refit:
         generator = np.random.default_rng([seed, run])
-        drawn = draw_counts(W, H.T, generator, dispersion=dispersion).astype(data.H.dtype)
+        drawn = drawn_counts(W, H, sizes, generator, dispersion, data.H.dtype)
         again = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
-        new_W = again.fit_transform(drawn, W=start[0], H=start[1], **of_samples)
-        order, similarity = matched(start[1], again.components_, stays)
-        return Refit(new_W[:, order], again.components_[order], similarity, bool(again.converged_))
+        new_W = again.fit_transform(drawn, **arguments)
+        found = np.ascontiguousarray(np.concatenate(again._others()).T)
+        order, similarity = matched(of_modes(components), of_modes(found), stays)
+        return Refit(new_W[:, order], found[order], similarity, bool(again.converged_))
+
+    def of_modes(rows: Array) -> Array:
+        """Return components in which every mode counts the same."""
+        if len(sizes) == 1:
+            return rows
+        return unit_spectra(np.split(rows, np.cumsum(sizes[:-1]), axis=1))
 
     with ThreadPoolExecutor(n_jobs) as pool:
         waiting: deque[Future[Refit]] = deque()
@@ -74,6 +89,34 @@ def refits(
                 yield waiting.popleft().result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def drawn_counts(
+    W: FloatArray,
+    H: Array,
+    sizes: Sequence[int],
+    generator: np.random.Generator,
+    dispersion: float | FloatArray,
+    dtype: Any,
+) -> Any:
+    """Draw counts with the rates W Hᵀ; of a tensor, H has the rows of modes of these sizes."""
+    if len(sizes) == 1:
+        return draw_counts(W, H.T, generator, dispersion=dispersion).astype(dtype)
+    factors = [W, *np.split(H.astype(np.float64), np.cumsum(sizes[:-1]))]
+    sums = np.array([factor.sum(axis=0) for factor in factors])
+    shares = [
+        factor / np.where(of > 0.0, of, 1.0) for factor, of in zip(factors, sums, strict=True)
+    ]
+    alpha = one_for_each("dispersion", dispersion, len(shares[1]), "rows of the second mode")
+    drawn = drawn_tensor(generator, shares, sums.prod(axis=0), alpha)
+    return SparseTensor(drawn.coords, drawn.values.astype(dtype), drawn.shape)
+
+
+def _constraints_by_mode(constraints: Constraints) -> dict[str, Any]:
+    """Return the constraints for the fit of a tensor."""
+    by_mode = {name: list(getattr(constraints, name)) for name in ("weights", "fixed", "zeros")}
+    given = {k: parts for k, parts in by_mode.items() if any(x is not None for x in parts)}
+    return given | {"exposure": constraints.exposure, "missing": constraints.missing}
 
 
 def _constraints_by_name(constraints: Constraints) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -98,6 +141,15 @@ def _stays_in_place(constraints: Constraints) -> npt.NDArray[np.bool_]:
     """By component, whether a refit cannot find it in another place: it is fixed or has zeros."""
     is_frozen = constraints.is_frozen(0) | constraints.is_frozen(1)
     return np.asarray(is_frozen | constraints.has_zeros)
+
+
+def unit_spectra(by_mode: Sequence[Array]) -> Array:
+    """Return components of length 1, in which every mode, an array of rows, has the same length."""
+    parts = []
+    for rows in by_mode:
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+        parts.append(rows / (np.where(lengths > 0, lengths, 1) * math.sqrt(len(by_mode))))
+    return np.concatenate(parts, axis=1)
 
 
 def matched(components: Array, refitted: Array, stays: Array) -> tuple[Array, Array]:

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
+from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.validation import check_counts, is_integer_valued
 from klnmf.simulate import one_for_each
 from klnmf.support.number_checks import checked_fraction, seed_of
@@ -73,6 +74,10 @@ def split_counts(
     (3, 40)
     """
     share = checked_fraction("share", share)
+    if isinstance(X, SparseTensor):
+        raise TypeError(
+            "split_counts is for matrices; got a tensor. X.flattened(0) makes a matrix of it."
+        )
     counts = check_counts(X, name="split_counts")
     if not is_integer_valued(counts):
         raise ValueError("X has values that are not whole numbers, and only counts can be split.")

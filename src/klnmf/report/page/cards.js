@@ -1,11 +1,14 @@
 // The cards: leading words, and the most typical samples.
-const FEW_WORDS = 10;
+const FEW_WORDS = modes && data.bars.length > 1 ? 6 : 10;
 const state = { byWeight: false, expanded: new Set() };
 
-// Places of a topic's words, best first. They come as names and tables rank them.
-function rankedWords(topic) {
-  const places = topic.words.map((_, i) => i);
-  return state.byWeight ? places.sort((a, b) => topic.p[b] - topic.p[a]) : places;
+// Lists of words of a topic: of a tensor, one for each mode without an order; else the topic's own.
+const listsOf = (topic) => (modes ? data.bars.map((mode) => topic.modes[mode]) : [topic]);
+
+// Places of the words of a list, best first. They come as names and tables rank them.
+function rankedWords(list) {
+  const places = list.words.map((_, i) => i);
+  return state.byWeight ? places.sort((a, b) => list.p[b] - list.p[a]) : places;
 }
 
 // Of a word that is not among the leading ones: p(word | topic) = p(topic | word) p(word) / p(topic).
@@ -14,8 +17,8 @@ function otherWord(topic, word) {
   return { word, p: topic.size > 0 ? (ofWord * Math.exp(-data.rarity[word] / 100)) / topic.size : 0, ofWord };
 }
 
-function leadingWord(topic, place) {
-  return { word: topic.words[place], p: topic.p[place], ofWord: topic.of_word[place] };
+function leadingWord(list, place) {
+  return { word: list.words[place], p: list.p[place], ofWord: list.of_word[place] };
 }
 
 function wordRow({ word, p, ofWord }, heaviest) {
@@ -47,33 +50,71 @@ function unfold(id, open) {
   fillCard(topicOf.get(id));
 }
 
+// Fills the table of a list of words, and returns the words that it shows.
+function fillWords(topic, list, at, table, more) {
+  const order = rankedWords(list);
+  const expanded = state.expanded.has(`${topic.id} ${at}`);
+  const shown = order.slice(0, expanded ? data.most_words : FEW_WORDS).map((place) => leadingWord(list, place));
+  const isHere = topic.id === chosen && found.word !== null && (!modes || data.word_modes[found.word] === data.bars[at]);
+  if (isHere && !shown.some(({ word }) => word === found.word)) {
+    const place = list.words.indexOf(found.word);
+    shown.push(place >= 0 ? leadingWord(list, place) : otherWord(topic, found.word));
+  }
+  const heaviest = Math.max(...list.p);
+  table.querySelector("tbody").replaceChildren(...shown.map((word) => wordRow(word, heaviest)));
+  more.textContent = `${expanded ? "Fewer" : "More"} ${terms.feature}s`;
+  more.setAttribute("aria-expanded", String(expanded));
+  more.hidden = order.length <= FEW_WORDS;
+  return shown;
+}
+
 function fillCard(topic) {
   const card = cardOf(topic.id);
-  const order = rankedWords(topic);
-  const expanded = state.expanded.has(topic.id);
-  const shown = order.slice(0, expanded ? data.most_words : FEW_WORDS).map((place) => leadingWord(topic, place));
+  const [tables, buttons] = [".words", ".more"].map((which) => card.querySelectorAll(which));
+  const lists = listsOf(topic).map((list, at) => fillWords(topic, list, at, tables[at], buttons[at]));
+  const shown = lists.at(-1) ?? [];
   const typical = topic.typical.map(([sample, share]) => [sample, share / 1000]);
-  if (topic.id === chosen && found.word !== null && !shown.some(({ word }) => word === found.word)) {
-    const place = topic.words.indexOf(found.word);
-    shown.push(place >= 0 ? leadingWord(topic, place) : otherWord(topic, found.word));
-  }
   if (topic.id === chosen && found.sample !== null && !typical.some(([sample]) => sample === found.sample)) {
     typical.push([found.sample, shareIn(samples.shares[found.sample], topic.id)]);
   }
-  const heaviest = Math.max(...topic.p);
-  card.querySelector(".words tbody").replaceChildren(...shown.map((word) => wordRow(word, heaviest)));
   const isOpen = card.classList.contains("open");
   const fold = card.querySelector(".fold");
   fold.replaceChildren(isOpen ? "Fold" : named(shown.map(({ word }) => data.words[word]).join(", ")));
   fold.setAttribute("aria-expanded", String(isOpen));
-  const more = card.querySelector(".more");
-  more.textContent = `${expanded ? "Fewer" : "More"} ${terms.feature}s`;
-  more.setAttribute("aria-expanded", String(expanded));
-  more.hidden = order.length <= FEW_WORDS;
-  card.querySelector(".typical tbody").replaceChildren(...typical.flatMap(([sample, share]) => sampleRows(sample, share)));
+  card.querySelector(".typical tbody")?.replaceChildren(...typical.flatMap(([sample, share]) => sampleRows(sample, share)));
 }
 
 const titles = (...cells) => make("thead", {}, make("tr", {}, ...cells.map(([text, attributes = {}]) => make("th", { scope: "col", ...attributes }, text))));
+
+const number = { class: "number" };
+
+// The table of a list of words, with a button for more of them.
+function makeWords(topic, at, heading) {
+  const more = make("button", { type: "button", class: "quiet more" });
+  more.addEventListener("click", () => {
+    const key = `${topic.id} ${at}`;
+    if (!state.expanded.delete(key)) state.expanded.add(key);
+    fillCard(topic);
+  });
+  const head = titles(
+    [heading],
+    [make("span", { class: "hidden-label" }, "bar")],
+    [`of ${terms.component}`, { ...number, title: `the ${terms.feature}'s share of the ${terms.component}` }],
+    [`of ${terms.feature}`, { ...number, title: `the ${terms.component}'s share of the ${terms.feature}` }],
+  );
+  return [make("table", { class: "words" }, head, make("tbody")), more];
+}
+
+// The parts of a card below its heading: words and typical samples, or the modes of a tensor.
+function cardParts(topic) {
+  if (modes) {
+    return modes.flatMap((mode, i) => (mode.is_line ? [makeCourse(mode, topic, topic.modes[i])] : makeWords(topic, data.bars.indexOf(i), capital(mode.name))));
+  }
+  const typical = topic.typical.length
+    ? titles([`Most typical ${terms.sample}s`], ["share", { ...number, title: `the ${terms.component}'s share of the ${terms.sample}` }])
+    : make("caption", {}, `No ${terms.sample} uses this ${terms.component}`);
+  return [...makeWords(topic, 0, capital(terms.feature)), make("table", { class: "typical" }, typical, make("tbody"))];
+}
 
 function makeCard(topic) {
   const fold = make("button", { type: "button", class: "fold" });
@@ -86,33 +127,12 @@ function makeCard(topic) {
     make("span", { class: "share", title: "share of all counts" }, percent(topic.size)),
   );
   heading.addEventListener("click", () => choose(chosen === topic.id ? null : topic.id));
-  const more = make("button", { type: "button", class: "quiet more" });
-  more.addEventListener("click", () => {
-    if (!state.expanded.delete(topic.id)) state.expanded.add(topic.id);
-    fillCard(topic);
-  });
-  const number = { class: "number" };
-  const typical = topic.typical.length
-    ? titles([`Most typical ${terms.sample}s`], ["share", { ...number, title: `the ${terms.component}'s share of the ${terms.sample}` }])
-    : make("caption", {}, `No ${terms.sample} uses this ${terms.component}`);
   return make(
     "article",
     { class: "card", id: `topic-${topic.id}`, tabindex: "-1", "aria-label": `${capital(terms.component)} ${topic.id}: ${topic.name}` },
     make("h3", {}, heading),
     fold,
-    make(
-      "table",
-      { class: "words" },
-      titles(
-        [capital(terms.feature)],
-        [make("span", { class: "hidden-label" }, "bar")],
-        [`of ${terms.component}`, { ...number, title: `the ${terms.feature}'s share of the ${terms.component}` }],
-        [`of ${terms.feature}`, { ...number, title: `the ${terms.component}'s share of the ${terms.feature}` }],
-      ),
-      make("tbody"),
-    ),
-    more,
-    make("table", { class: "typical" }, typical, make("tbody")),
+    ...cardParts(topic),
   );
 }
 

@@ -55,7 +55,8 @@ function showMap() {
 
   const say = (id) => {
     const topic = topicOf.get(id);
-    readout.replaceChildren(make("b", {}, fullName(topic)), `, ${percent(topic.size)} of all counts, largest ${terms.component} in ${plural(topic.leading, terms.sample)}`);
+    readout.replaceChildren(make("b", {}, fullName(topic)), `, ${percent(topic.size)} of all counts`);
+    if (!modes) readout.append(`, largest ${terms.component} in ${plural(topic.leading, terms.sample)}`);
     if (found.word !== null && id === chosen) readout.append(`. ${capital(terms.component)}s that hardly use “`, named(data.words[found.word]), "” are faint.");
   };
   const step = (from, by) => {

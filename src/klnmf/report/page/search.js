@@ -19,7 +19,8 @@ function wordResult(word, query) {
     const topic = topicOf.get(packed[i]);
     links.push(make("li", {}, linkTo(topic, { word }, swatch(topic), fullName(topic)), ` ${percent(packed[i + 1] / 1000)}`));
   }
-  return make("li", {}, make("b", {}, marked(data.words[word], query)), make("ul", {}, ...links));
+  const mode = modes ? [make("span", { class: "hint" }, ` ${modes[data.word_modes[word]].name}`)] : [];
+  return make("li", {}, make("b", {}, marked(data.words[word], query)), ...mode, make("ul", {}, ...links));
 }
 
 const topicResult = (topic, query) => make("li", {}, linkTo(topic, {}, swatch(topic), make("span", {}, `${topic.id} · `, marked(topic.name, query))));
@@ -60,7 +61,9 @@ function startSearch() {
       ...resultList(`${capital(terms.sample)}s`, bySample, MOST_RESULTS.samples, (i) => sampleResult(i, query)),
     );
     const found = [[byWord, terms.feature], [byTopic, terms.component], [bySample, terms.sample]].map(([hits, term]) => plural(hits.length, term));
-    status.textContent = `${found[0]}, ${found[1]} and ${found[2]} match. Searched: ${listed}, and ${shown}.`;
+    status.textContent = modes
+      ? `${found[0]} and ${found[1]} match. Searched: ${listed}.`
+      : `${found[0]}, ${found[1]} and ${found[2]} match. Searched: ${listed}, and ${shown}.`;
   };
   const clear = () => {
     field.value = "";

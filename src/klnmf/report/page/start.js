@@ -41,9 +41,11 @@ function startCopying() {
 showCards();
 showMap();
 showTopicTable();
-showColumns();
-showStructure();
-showSampleTable();
+if (!modes) {
+  showColumns();
+  showStructure();
+  showSampleTable();
+}
 showRank();
 for (const scroller of document.querySelectorAll(".scroller")) showWhatIsBelow(scroller);
 startTheme();

@@ -56,7 +56,7 @@ function showTopicTable() {
     { title: capital(terms.component), value: (t) => t.name, cell: (t) => linkTo(t, {}, named(t.name)) },
     { title: "Share", number: true, value: (t) => t.size, cell: (t) => percent(t.size) },
     ...(topics.some((t) => t.coherence !== null) ? [coherence] : []),
-    { title: "Largest in", number: true, wide: true, value: (t) => t.leading, cell: (t) => count(t.leading) },
+    ...(modes ? [] : [{ title: "Largest in", number: true, wide: true, value: (t) => t.leading, cell: (t) => count(t.leading) }]),
   ], topics, 2);
 }
 

@@ -1,0 +1,428 @@
+"""`PoissonCP`: factors of counts with any number of modes."""
+
+import os
+from collections.abc import Mapping, Sequence
+from numbers import Integral
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import scipy.sparse as sp
+from sklearn.base import _fit_context
+from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils.validation import check_is_fitted
+
+from klnmf.backends import BACKENDS
+from klnmf.constraints.constraints import ConstraintNames
+from klnmf.constraints.penalties import Penalties
+from klnmf.data.tensor_alignment import aligned, tensor_of
+from klnmf.data.validation import check_start
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
+from klnmf.estimators.base import FLOAT_FROM_ZERO, MOST_COMPONENTS, FittedByLoop
+from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
+from klnmf.estimators.fitted import fit_in_html
+from klnmf.estimators.fitting import fit_model
+from klnmf.estimators.run_options import RunOptions
+from klnmf.saved.container import write_container
+from klnmf.saved.models import read_model
+from klnmf.saved.tensor_models import packed_tensor_model, unpacked_tensor_model
+from klnmf.solvers import Solver
+from klnmf.solvers.base import Problem
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.descriptions import described, listed
+from klnmf.support.result_tables import ShownBelowDiagram
+
+OF_FIRST_MODE = ("exposure", "missing", "fixed", "zeros")
+# Column sums this near to 1 are those of columns that were scaled to 1.
+NEAR_1 = 1e-4
+
+
+def by_mode(given: Any, name: str, n_modes: int) -> list[Any]:
+    """Return the entries of a list with one for each mode; None is a list of these."""
+    entries = [None] * n_modes if given is None else given
+    if not isinstance(entries, list | tuple) or len(entries) != n_modes:
+        got = f"{len(entries)} entries" if isinstance(entries, list | tuple) else described(given)
+        raise ValueError(
+            f"{name} must be a list with an entry for each of the {n_modes} modes, None where "
+            f"there is nothing; got {got}."
+        )
+    return list(entries)
+
+
+class PoissonCP(ShownBelowDiagram, FittedByLoop):
+    """Factors of sparse counts with two to eight modes: Poisson CP decomposition (CP-APR).
+
+    Events with several labels (customer × product × week) are counts in a tensor. The model says
+
+    .. code-block:: text
+
+        X_ijl... ~ Poisson(Σ_k weights_k A_ik B_jk C_lk ...)
+
+    with one nonnegative matrix for each mode, whose columns sum to 1. They minimise the
+    Kullback-Leibler divergence, by the same loop, solvers and kernels as `klnmf.KLNMF`, which is
+    the case of two modes. Time and memory grow with the nonzeros of X.
+
+    Parameters
+    ----------
+    n_components : int, default=10
+        Number of components r.
+    solver : {"srcd", "mu", "bmme"} or Solver, default="srcd"
+        As in `klnmf.KLNMF`. "srcd" never raises the objective.
+    init : {"samples", "random"}, default="samples"
+        Where the fit starts, unless ``start`` is passed to ``fit``: averages of a few slices of the
+        first mode for each component, or noise scaled to the sums of X.
+    n_init : int, default=1
+        Number of starts to try, as in `klnmf.KLNMF`.
+    l1, l2 : float or sequence of float, default=0
+        Penalties l1 ‖A‖₁ + l2/2 ‖A‖² on the factor of each mode; one number is for all modes.
+    max_iter : int, default=500
+        Maximum number of iterations.
+    tol : float, default=3e-4
+        The fit has converged when the optimality gap is at most this: changing the factor of any
+        one mode cannot lower the objective by more than this share of it.
+    n_threads : int, default=None
+        Number of threads, as in `klnmf.KLNMF`. The result is the same for any number.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the start and of the order in which coordinates are visited.
+    dtype : None, numpy.float32 or numpy.float64, default=None
+        Type to compute in. None keeps that of X, or is float64 where products of small shares would
+        become 0 in float32: of many modes, or of counts of very different sizes.
+    sparse_output : bool, default=False
+        Return the factors as CSR arrays; their zeros are exact.
+    warm_start : bool, default=False
+        Continue from the last fit, as in `klnmf.KLNMF`.
+    backend : {"auto", "cpu", "reference"}, default="auto"
+        Where to compute. "dask" takes matrices only.
+    run : RunOptions, default=None
+        Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`.
+
+    Attributes
+    ----------
+    factors_ : list of ndarray or CSR array, of shape (n_rows, n_components)
+        One for each mode. Columns sum to 1; the component with the most counts comes first.
+    weights_ : ndarray of shape (n_components,)
+        Expected counts of each component, without weights of the fit.
+    factor_sums_ : ndarray of shape (n_modes, n_components)
+        Column sums of the factors in the fit, whose product is ``weights_``: penalties and fixed
+        entries depend on the scale.
+    n_iter_, divergence_, optimality_gap_, kkt_residual_, converged_, history_
+        As in `klnmf.KLNMF`; a record has the share of zeros of each factor as ``zeros_W``,
+        ``zeros_H``, ``zeros_factor_2``, ...
+    shape_ : tuple of int
+        Shape of the X of the fit.
+    mode_names_ : tuple of str
+        Names of its modes.
+    labels_ : tuple
+        For each mode an array of str, or None.
+    mode_weights_ : list of ndarray or None
+        Weights of the rows of each mode in the fit.
+    constraint_names_ : list of str
+        Names of the constraints of the fit.
+    n_fixed_W_ : int
+        Number of columns of the first factor that were fixed: the last ones.
+    W_sums_, data_checksum_, n_components_
+        As in `klnmf.KLNMF`.
+
+    See Also
+    --------
+    klnmf.SparseTensor : Counts with labels, from tables, files and other libraries.
+
+    Examples
+    --------
+    >>> from klnmf import PoissonCP
+    >>> from klnmf.simulate import simulate_tensor
+    >>> X = simulate_tensor((60, 40, 12), 3, n_counts=20_000, random_state=0).X
+    >>> model = PoissonCP(n_components=3, random_state=0).fit(X)
+    >>> [factor.shape for factor in model.factors_], model.converged_
+    ([(60, 3), (40, 3), (12, 3)], True)
+    >>> bool(abs(model.weights_.sum() - X.total) < 1e-4 * X.total)
+    True
+    """
+
+    _parameter_constraints: ClassVar[dict[str, Any]] = {
+        "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
+        "solver": [StrOptions({"srcd", "mu", "bmme"}), Solver],
+        "init": [StrOptions({"samples", "random"})],
+        "n_init": [Interval(Integral, 1, None, closed="left")],
+        "l1": [FLOAT_FROM_ZERO, "array-like"],
+        "l2": [FLOAT_FROM_ZERO, "array-like"],
+        "max_iter": [Interval(Integral, 1, None, closed="left")],
+        "tol": [FLOAT_FROM_ZERO],
+        "n_threads": [None, Integral],
+        "random_state": ["random_state"],
+        "dtype": "no_validation",  # checked with a better message
+        "sparse_output": ["boolean"],
+        "warm_start": ["boolean"],
+        "backend": [StrOptions({"auto", *BACKENDS})],
+        "run": [None, RunOptions],
+    }
+
+    factors_: list[Any]
+    weights_: FloatArray
+    factor_sums_: FloatArray
+    shape_: tuple[int, ...]
+    mode_names_: tuple[str, ...]
+    labels_: tuple[Any, ...]
+    mode_weights_: list[Array | None]
+
+    _unpacked = staticmethod(unpacked_tensor_model)
+    _fit_arguments: ClassVar[tuple[str, ...]] = ("weights", *OF_FIRST_MODE)
+    _transform_arguments: ClassVar[tuple[str, ...]] = OF_FIRST_MODE
+    __metadata_request__fit: ClassVar[dict[str, None]] = dict.fromkeys(_fit_arguments)
+    __metadata_request__transform: ClassVar[dict[str, None]] = dict.fromkeys(OF_FIRST_MODE)
+    __metadata_request__score: ClassVar[dict[str, None]] = dict.fromkeys(_fit_arguments)
+
+    @explains_misplaced
+    def __init__(
+        self,
+        n_components: int = 10,
+        *,
+        solver: str | Solver = "srcd",
+        init: str = "samples",
+        n_init: int = 1,
+        l1: float | Sequence[float] = 0.0,
+        l2: float | Sequence[float] = 0.0,
+        max_iter: int = 500,
+        tol: float = 3e-4,
+        n_threads: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        dtype: Any = None,
+        sparse_output: bool = False,
+        warm_start: bool = False,
+        backend: str = "auto",
+        run: RunOptions | None = None,
+    ) -> None:
+        self.n_components = n_components
+        self.solver = solver
+        self.init = init
+        self.n_init = n_init
+        self.l1 = l1
+        self.l2 = l2
+        self.max_iter = max_iter
+        self.tol = tol
+        self.n_threads = n_threads
+        self.random_state = random_state
+        self.dtype = dtype
+        self.sparse_output = sparse_output
+        self.warm_start = warm_start
+        self.backend = backend
+        self.run = run
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit(self, X: Any, y: Any = None, start: Any = None, **constraints: Any) -> Self:
+        """Learn the factors of X.
+
+        Parameters
+        ----------
+        X : SparseTensor, sparse.COO, pyttb.sptensor or array
+            Counts, or other nonnegative data, with two to eight modes.
+        y : Ignored
+        start : sequence of array-like, default=None
+            Factors to start from, one for each mode; those that are None are solved for. Their
+            product counts, so that weights go into any of them:
+            ``[A * weights, B, C]`` for what `pyttb.cp_apr` returns.
+        **constraints
+            Lists with an entry for each mode, None where there is nothing, by these names:
+
+            weights : list of array-like of shape (n_rows,)
+                Weights of the rows of a mode: a cell counts with the product of its weights.
+            fixed : list of array-like of shape (n_rows, k)
+                Columns that are kept as given: the first k of a factor, but the last ones of the
+                first mode's.
+            zeros : list of {array-like, sparse} of shape (n_rows, n_components)
+                True (or not 0) where an entry must be 0.
+
+            And, not as lists:
+
+            exposure : array-like of shape (n_rows,)
+                Positive factors of the rates of the rows of the first mode.
+            missing : SparseTensor of the shape of X
+                Its nonzeros are the cells that were not observed.
+
+        Returns
+        -------
+        self
+        """
+        check_arguments(constraints, "fit", self._fit_arguments)
+        fit_model(self, X, start, constraints, wants_W=False)
+        return self
+
+    @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
+    def fit_transform(self, X: Any, y: Any = None, start: Any = None, **constraints: Any) -> Any:
+        """Learn the factors of X and return that of the first mode in counts.
+
+        Parameters
+        ----------
+        X, y, start, **constraints
+            As in ``fit``.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_rows, n_components)
+            Without penalties, each row sums to the counts of its slice of X.
+        """
+        check_arguments(constraints, "fit_transform", self._fit_arguments)
+        return fit_model(self, X, start, constraints, wants_W=True)
+
+    def transform(self, X: Any, **constraints: Any) -> Any:
+        """Return the factor of the first mode for new slices, with all others fixed.
+
+        Parameters
+        ----------
+        X : SparseTensor, sparse.COO, pyttb.sptensor or array
+            Counts with the same modes. If it has labels, and the fit had, the other modes are
+            matched by them: labels that the model does not know are left out with a warning.
+        **constraints
+            ``exposure`` and ``missing`` as in ``fit``; ``fixed`` and ``zeros`` of the first mode,
+            not as lists. A model that was fitted with fixed columns of the first mode needs them.
+
+        Returns
+        -------
+        ndarray or CSR array of shape (n_rows, n_components)
+            In counts, as ``fit_transform`` returns it.
+        """
+        return super().transform(X, **constraints)
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Save the fitted model to a file, in klnmf's open format (docs/format.md).
+
+        It holds the parameters, the factors with the labels of their rows, and the other fitted
+        attributes, but no code.
+
+        Parameters
+        ----------
+        path : str or path
+            File to write, usually with the ending ``.klnmf``.
+        metadata : dict, default=None
+            Anything that JSON can represent.
+
+        See Also
+        --------
+        klnmf.load_model : Load it.
+        """
+        self._check_is_fitted()
+        write_container(Path(path), packed_tensor_model(self, metadata))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Load a model from a file written by ``save``; it gives exactly the same results.
+
+        Parameters
+        ----------
+        path : str or path
+            The file.
+
+        Returns
+        -------
+        PoissonCP
+        """
+        model: Self = read_model(path, cls).model
+        return model
+
+    # ---- inside ----------------------------------------------------------------------------------
+
+    @property
+    def _called(self) -> ConstraintNames:  # type: ignore[override]
+        return ConstraintNames.of_tensor(len(self.shape_))
+
+    def _check_is_fitted(self) -> None:
+        check_is_fitted(self, "factors_")
+
+    @property
+    def _is_fitted(self) -> bool:
+        return hasattr(self, "factors_")
+
+    def _checked(self, X: Any, given: dict[str, Any], **options: Any) -> CheckedCounts:
+        X, is_new = tensor_of(X, type(self).__name__), options.get("reset", False)
+        if is_new:
+            self.shape_, self.mode_names_, self.labels_ = X.shape, X.mode_names, X.labels
+        else:
+            X = aligned(X, self.shape_, self.labels_, self.mode_names_)
+        by_name: dict[str, Any] = {}
+        for name, value in given.items():
+            names = getattr(self._called, name, [name])
+            # What is said of new slices is about the first mode alone.
+            parts = by_mode(value, name, X.ndim) if is_new and len(names) > 1 else [value]
+            by_name |= dict(zip(names, parts, strict=False))
+        return checked_counts(
+            X,
+            by_name,
+            type(self).__name__,
+            reset=is_new,
+            dtype=self.dtype if is_new else self.factors_[0].dtype,
+            penalties=self._penalties(),
+            n_threads=self.n_threads,
+            takes_tensors=True,
+        )
+
+    def _penalties(self) -> Penalties:
+        return Penalties(*(self._by_mode(name) for name in ("l1", "l2")))
+
+    def _by_mode(self, name: str) -> tuple[float, ...]:
+        given, n_modes = getattr(self, name), len(self.shape_)
+        numbers = [given] * n_modes if np.ndim(given) == 0 else listed(given, name)
+        if len(numbers) != n_modes:
+            raise ValueError(
+                f"{name} must be a number, or one for each of the {n_modes} modes; got "
+                f"{len(numbers)}."
+            )
+        return tuple(map(float, numbers))
+
+    def _weights_of_others(self) -> list[Array | None]:
+        return self.mode_weights_[1:]
+
+    def _checked_start(
+        self, start: Any, shape: tuple[int, ...], dtype: np.dtype[Any]
+    ) -> list[Array | None]:
+        factors = by_mode(start, "start", len(shape))
+        sizes = [(size, self.n_components) for size in shape]
+        return [
+            None if factor is None else check_start(factor, f"start[{mode}]", size, dtype)
+            for mode, (factor, size) in enumerate(zip(factors, sizes, strict=True))
+        ]
+
+    def _set_factors(self, problem: Problem, factors: list[Any], **others: Any) -> None:
+        constraints, found = problem.constraints, problem.download(factors)
+        found = [constraints.original(mode, factor) for mode, factor in enumerate(found)]
+        sums = np.array([factor.sum(axis=0, dtype=np.float64) for factor in found])
+        masses = np.prod(sums, axis=0)
+        # A column that was scaled to 1, or is empty, keeps its bits.
+        sums = np.where((np.abs(sums - 1.0) < NEAR_1) | (sums == 0.0), 1.0, sums)
+        self.factors_ = [
+            self._as_output((factor / scale).astype(factor.dtype))
+            for factor, scale in zip(found, sums, strict=True)
+        ]
+        self.n_components_ = found[0].shape[1]
+        self._set_others(
+            others
+            | {
+                "factor_sums": sums,
+                "weights": masses,
+                "mode_weights": list(constraints.weights),
+                "W_sums": problem.backend.column_sums(factors[0]),
+            }
+        )
+
+    def _others(self) -> list[Array]:
+        others = []
+        for factor, sums in zip(self.factors_[1:], self.factor_sums_[1:], strict=True):
+            dense = factor.toarray() if sp.issparse(factor) else factor
+            others.append(np.ascontiguousarray(dense * sums.astype(dense.dtype)))
+        return others
+
+    def _fitted_in_html(self) -> str:
+        if not self._is_fitted:
+            return ""
+        shape = zip(self.mode_names_, self.shape_, strict=True)
+        return fit_in_html(self, {"modes": " × ".join(f"{name} {n:,}" for name, n in shape)})
+
+    def __sklearn_tags__(self) -> Any:
+        """Declare what scikit-learn should know: tensors instead of matrices."""
+        tags = super().__sklearn_tags__()
+        tags.input_tags.two_d_array, tags.input_tags.three_d_array = False, True
+        return tags

@@ -1,0 +1,87 @@
+"""Model files of tensors: what `PoissonCP.save` writes and `PoissonCP.load` reads."""
+
+from typing import Any
+
+import numpy as np
+
+from klnmf.constraints.penalties import factor_name
+from klnmf.saved import arrays as packed
+from klnmf.saved.container import Container, SavedFileError
+from klnmf.saved.fields import Fields
+from klnmf.saved.models import (
+    COMPONENT_SUMS,
+    SavedModel,
+    names_in,
+    packed_fit,
+    plain_parameters,
+    unpacked_fit,
+)
+from klnmf.support.array_types import Array
+
+
+def packed_tensor_model(model: Any, metadata: Any) -> Container:
+    """Return the content of the file of a model; the arguments are those of ``PoissonCP.save``."""
+    arrays: dict[str, Array] = {}
+    content = packed_fit(model, arrays, metadata)
+    content["shape"] = [int(size) for size in model.shape_]
+    content["mode_names"] = list(model.mode_names_)
+    content["factors"] = []
+    arrays["factor_sums"] = np.asarray(model.factor_sums_, dtype=np.float64)
+    arrays["weights"] = np.asarray(model.weights_, dtype=np.float64)
+    by_mode = (model.factors_, model.labels_, model.mode_weights_)
+    for mode, (factor, labels, weights) in enumerate(zip(*by_mode, strict=True)):
+        name = factor_name(mode)
+        about = packed.pack_matrix(arrays, name, factor)
+        if labels is not None:
+            packed.pack_names(arrays, f"labels_{name}", labels)
+        if weights is not None:
+            arrays[f"weights_{name}"] = np.asarray(weights, dtype=np.float64)
+        content["factors"].append(about | {"has_labels": labels is not None})
+    return Container("model", content, arrays)
+
+
+def unpacked_tensor_model(container: Container, estimator: Any) -> SavedModel:
+    """Return the content of the file of a model of a tensor."""
+    content, arrays = Fields(container.content, "content"), container.arrays
+    r = content.fields("fitted").whole("n_components_")
+    stored, shape = content.take("factors", list), content.take("shape", list)
+    names = names_in(content, "mode_names")
+    is_shape = all(type(size) is int and size > 0 for size in shape)
+    if not is_shape or not 2 <= len(shape) == len(stored) == len(names) or r < 1:
+        raise SavedFileError(f"its shape {shape}, {len(stored)} factors and {names} do not agree.")
+    model = estimator(**plain_parameters(content, estimator))
+    model._validate_params()
+    model.shape_, model.mode_names_ = tuple(shape), tuple(names)
+    model.factors_, model.mode_weights_, labels = [], [], []
+    for mode, (size, about) in enumerate(zip(shape, stored, strict=True)):
+        name, fields = factor_name(mode), Fields(about, f"content.factors[{mode}]")
+        factor = packed.unpack_matrix(arrays, name, fields, (size, r))
+        model.factors_.append(factor)
+        has_labels = fields.take("has_labels", bool)
+        labels.append(packed.unpack_names(arrays, f"labels_{name}", size) if has_labels else None)
+        weights = f"weights_{name}"
+        model.mode_weights_.append(
+            packed.nonnegative(packed.shaped_array(arrays, weights, (size,)), weights)
+            if weights in arrays
+            else None
+        )
+    model.labels_ = tuple(labels)
+    low, high = COMPONENT_SUMS[model.factors_[0].dtype.name]
+    for name, sizes in (("factor_sums", (len(shape), r)), ("weights", (r,))):
+        sums = packed.nonnegative(packed.shaped_array(arrays, name, sizes), name)
+        if not ((sums == 0) | ((sums >= low) & (sums <= high))).all():
+            raise SavedFileError(f"{name} are neither 0 nor from {low:g} to {high:g}.")
+        setattr(model, f"{name}_", sums)
+    fit = unpacked_fit(content, arrays)
+    model._set_others(fit | {"n_iter": len(fit["history"])})
+    model.n_components_ = r
+    return SavedModel(
+        model=model,
+        W=None,
+        sample_names=labels[0],
+        feature_names=None,
+        sample_metadata={},
+        metadata=content.take("metadata", dict),
+        not_stored=names_in(content, "not_stored"),
+        klnmf_version=container.klnmf_version,
+    )
