@@ -94,7 +94,7 @@ def test_sums_over_the_nonzeros_are_those_over_all_cells(with_weights: bool) -> 
     expected |= {name: np.zeros(shape) for name in ("lost", "crossed", "spread", "inflated")}
     for mode, factor in enumerate(factors):
         others = [factors[m] for m in range(4) if m != mode]
-        A = np.einsum("ak,bk,ck->abck", *others).reshape(-1, r)
+        A = np.einsum("ak,bk,dk->abdk", *others).reshape(-1, r)
         own = [known[m] for m in range(4) if m != mode]
         omega = np.einsum("a,b,c->abc", *own).ravel()
         moved = {name: np.moveaxis(cells, mode, 0) for name, cells in expected.items()}
