@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
+import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 
 from klnmf import PoissonCP, SparseTensor
+from klnmf.readers.events import whole
+from klnmf.support.spreadsheet_cells import as_cell
 
 MODES = ["customer", "product", "date"]
 
@@ -45,3 +52,25 @@ def tensor_of_sales(bin: str = "month") -> SparseTensor:
 
 def model_of_sales(bin: str = "month") -> PoissonCP:
     return PoissonCP(2, random_state=0).fit(tensor_of_sales(bin))
+
+
+def write_table(path: Path, tensor: SparseTensor) -> None:
+    """Write nonzeros as events with a ``count``, and a 0 for each slice that has none."""
+    parts = [tensor.coords]
+    for mode in range(tensor.ndim):
+        empty = np.flatnonzero(tensor.margin(mode) == 0)
+        parts.append(np.outer(np.arange(tensor.ndim) == mode, empty).astype(np.int32))
+    coords = np.hstack(parts)
+    count = np.append(tensor.values, np.zeros(coords.shape[1] - tensor.nnz))
+    names = zip(tensor.mode_names, tensor.labels, coords, strict=True)
+    columns = {name: at if labels is None else labels[at] for name, labels, at in names}
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table(columns | {"count": whole(count)}), path)
+        return
+    stream = io.StringIO(newline="")
+    writer = csv.writer(stream, delimiter="\t" if ".tsv" in path.name else ",")
+    writer.writerow(map(as_cell, [*columns, "count"]))
+    cells = (map(as_cell, column.tolist()) for column in [*columns.values(), count])
+    writer.writerows(zip(*cells, strict=True))
+    content = stream.getvalue().encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)

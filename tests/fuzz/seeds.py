@@ -154,6 +154,9 @@ _TENSOR = SparseTensor(
 )
 
 
+_EVENTS = "who,what,when,count\na,1,2024-01-01,5\nmärz,0,2024-01-22,1.5\nc,1,2024-01-08,70000\n"
+
+
 def _tensor(name: str) -> Files:
     return _files_of(lambda folder: write_tensor(folder / name, _TENSOR))
 
@@ -355,7 +358,7 @@ _SEEDS: dict[str, Callable[[], list[Files]]] = {
     "jsonl": _jsonl,
     "tns": lambda: [_tensor("counts.tns"), {"counts.tns": b"# two modes\n1 2 5\n\n3 1 .5\n"}],
     "tensor-npz": lambda: [_tensor("counts.npz")],
-    "tensor-csv": lambda: [_tensor("counts.csv")],
+    "tensor-csv": lambda: [{"counts.csv": _EVENTS.encode()}],
     "prepared": _prepared,
     "model": _models,
     "commands": _models_of_commands,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import zipfile
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.messages import CommandError, UsageError, say
@@ -82,34 +81,21 @@ def read_events(args: argparse.Namespace) -> SparseTensor:
                 raise UsageError(f"{option('bins')} names {name!r}, which is not in --modes.")
         tensor = read_tensor(args.data, modes=args.modes, values=args.values, bins=args.bins)
     say(args, f"{args.data}: {repr(tensor).partition('(')[2][:-1]}")
-    for name, labels in zip(tensor.mode_names, tensor.labels, strict=True):
-        if labels is None:
-            hint = f"name them, one per line, with {option('modes', 'NAME=FILE,...')}"
-            say(args, f"no labels in the mode {name}: {hint}")
-            break
     return tensor
 
 
 def _named(args: argparse.Namespace, tensor: SparseTensor) -> SparseTensor:
-    """Return a tensor with the names of its modes, and labels from files, that --modes gives."""
+    """Return a tensor with the names of its modes that --modes gives."""
     from klnmf.data.sparse_tensor import SparseTensor
-    from klnmf.support.input_files import read_names
 
     if args.modes is None:
         return tensor
-    parts = [part.partition("=") for part in args.modes]
-    if len(parts) != tensor.ndim:
+    if len(args.modes) != tensor.ndim:
         raise CommandError(
-            f"{option('modes')} names {len(parts)} modes, and {args.data} has {tensor.ndim}. Give "
-            "each a name, or NAME=FILE with a file of its labels, in the order of the modes."
+            f"{option('modes')} names {len(args.modes)} modes, and {args.data} has {tensor.ndim}."
         )
-    labels = [
-        read_names(Path(file), size, f"labels of {name}") if file else old
-        for (name, _, file), size, old in zip(parts, tensor.shape, tensor.labels, strict=True)
-    ]
-    names = [name for name, _, _ in parts]
-    coords, values, shape = tensor.coords, tensor.values, tensor.shape
-    return SparseTensor(coords, values, shape, mode_names=names, labels=labels)
+    parts = (tensor.coords, tensor.values, tensor.shape)
+    return SparseTensor(*parts, mode_names=args.modes, labels=tensor.labels)
 
 
 # ---- models --------------------------------------------------------------------------------------

@@ -229,7 +229,7 @@ def add_events(parser: argparse.ArgumentParser) -> None:
         "events and tensors (.csv, .tsv, .parquet, .tns, .npz)"
     ).add_argument
     text = "columns that say what happened, to whom, when, such as customer,product,date; of a "
-    text += ".tns or .npz file, names of the modes, or NAME=FILE with a file of labels"
+    text += ".tns or .npz file, names of the modes"
     add("--modes", type=modes, help=text)
     add("--values", metavar="COLUMN", help="column of counts (default: each line counts 1)")
     text = "count dates by day, week, month or year, such as date=week"

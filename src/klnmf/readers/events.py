@@ -1,9 +1,8 @@
-"""Tables of events, one per line: .csv, .tsv and .parquet, to and from tensors."""
+"""Tables of events, one per line: .csv, .tsv and .parquet."""
 
 import csv
 from array import array
 from collections.abc import Iterator, Sequence
-from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ import numpy as np
 from klnmf.data.events import Coded
 from klnmf.data.matrix_checks import is_count
 from klnmf.data.passes import is_exact_in_float32
-from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.readers.delimited import BLOCK
 from klnmf.readers.layouts import is_number
 from klnmf.readers.triplets import Numbering
@@ -22,10 +20,8 @@ from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import ReadError, text_blocks
 from klnmf.support.nearest_names import did_you_mean
-from klnmf.support.optional_packages import require
 from klnmf.support.printable_text import shown
-from klnmf.support.spreadsheet_cells import as_cell, from_cell, write_lines
-from klnmf.support.whole_files import packed_if_named_so
+from klnmf.support.spreadsheet_cells import from_cell
 
 _DELIMITERS = {".csv": ",", ".tsv": "\t"}
 
@@ -63,23 +59,6 @@ def read_events(path: Path, ending: str, modes: Sequence[str], values: str | Non
         for name, numbering, numbers in zip(modes, numberings, places, strict=True)
     }
     return table if values is None else table | {values: narrowed(np.array(counts))}
-
-
-def write_events(path: Path, ending: str, tensor: SparseTensor) -> None:
-    """Write the nonzeros of a tensor, one per line."""
-    columns = _columns(tensor)
-    if ending == ".parquet":
-        pyarrow = require("pyarrow", "Writing .parquet files")
-        parquet = require("pyarrow.parquet", "Writing .parquet files")
-        parquet.write_table(pyarrow.table(columns), path)
-        return
-    with (
-        packed_if_named_so(path) as stream,
-        TextIOWrapper(stream, encoding="utf-8", newline="") as text,
-    ):
-        cells = (map(as_cell, column.tolist()) for column in columns.values())
-        lines = chain([map(as_cell, columns)], zip(*cells, strict=True))
-        write_lines(text, lines, _DELIMITERS[ending])
 
 
 def _rows(path: Path, delimiter: str, wanted: list[str], has_count: bool) -> Iterator[list[str]]:
@@ -124,22 +103,3 @@ def _read_parquet(path: Path, wanted: list[str], values: str | None) -> Any:
                 problem = f"column {name!r} is of the type {kind}; {what} were expected."
                 raise ReadError(path, problem)
         return file.read(columns=wanted)
-
-
-def _columns(tensor: SparseTensor) -> dict[str, Array]:
-    """Columns of events: all nonzeros, and a zero for each slice that has none."""
-    if "count" in tensor.mode_names:
-        raise ValueError("A mode is called 'count', as the column of values. Give it another name.")
-    coords, n_zeros = [tensor.coords], 0
-    for mode in range(tensor.ndim):
-        empty = np.flatnonzero(tensor.margin(mode) == 0)
-        coords.append(np.zeros((tensor.ndim, len(empty)), dtype=np.int32))
-        coords[-1][mode] = empty
-        n_zeros += len(empty)
-    columns = {
-        name: places if labels is None else labels[places]
-        for name, labels, places in zip(
-            tensor.mode_names, tensor.labels, np.hstack(coords), strict=True
-        )
-    }
-    return columns | {"count": whole(np.concatenate([tensor.values, np.zeros(n_zeros)]))}

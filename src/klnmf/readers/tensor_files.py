@@ -13,7 +13,7 @@ from klnmf.data.matrix_checks import first_wrong, is_count
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.tensor_checks import LARGEST, MOST_MODES
 from klnmf.readers.entries import REAL, is_plausible
-from klnmf.readers.events import narrowed, read_events, whole, write_events
+from klnmf.readers.events import narrowed, read_events, whole
 from klnmf.readers.layouts import is_number
 from klnmf.readers.npz_arrays import npz_array, opened_npz
 from klnmf.support.array_types import Array
@@ -30,7 +30,8 @@ from klnmf.support.printable_text import shown
 from klnmf.support.whole_files import packed_if_named_so, replacing
 
 PathLike = str | os.PathLike[str]
-ENDINGS = (".tns", ".npz", ".csv", ".tsv", ".parquet")
+_OF_EVENTS = (".csv", ".tsv", ".parquet")
+ENDINGS = (".tns", ".npz", *_OF_EVENTS)
 # Bytes of a text that are made into numbers at a time, and entries that are written at a time.
 _TEXT, _WRITTEN = 1 << 22, 1 << 16
 _COMMENT = re.compile(rb"#[^\n]*+")
@@ -97,7 +98,7 @@ def read_tensor(
     if path.is_dir() or not path.stat().st_size:
         raise ReadError(path, "this is a folder." if path.is_dir() else "the file is empty.")
     given = {"modes": modes, "values": values, "bins": bins, "shape": shape}
-    is_of_cells = ending in (".tns", ".npz")
+    is_of_cells = ending not in _OF_EVENTS
     for name in ("modes", "values", "bins") if is_of_cells else ("shape",):
         if given[name] is not None:
             raise TypeError(f"{name} cannot be used with {ending} files.")
@@ -120,10 +121,6 @@ def write_tensor(path: PathLike, tensor: SparseTensor) -> None:
     - .npz: everything, with names and labels.
     - .tns, .tns.gz: places from 1 on, and values. Names, labels and sizes are not in it: pass
       ``shape=tensor.shape`` to `read_tensor`, if the last slices of a mode may be empty.
-    - .csv, .tsv (also .gz), .parquet: one nonzero per line, with its labels (else its places, from
-      0 on) in the columns of the modes and its value in ``count``. A slice without counts is in a
-      line with the count 0. Read it with ``modes=tensor.mode_names, values="count"``, which sorts
-      the labels.
 
     Parameters
     ----------
@@ -148,14 +145,14 @@ def write_tensor(path: PathLike, tensor: SparseTensor) -> None:
     if not isinstance(tensor, SparseTensor):
         raise TypeError(f"tensor must be a SparseTensor; got {described(tensor)}.")
     ending = _ending(path)
+    if ending in _OF_EVENTS:
+        raise ValueError(f"{path}: tensors are written as .npz, .tns or .tns.gz.")
     with replacing(path) as part:
         if ending == ".npz":
             with part.open("wb") as stream:
                 np.savez_compressed(stream, **_arrays(tensor))
-        elif ending == ".tns":
-            _write_tns(part, tensor)
         else:
-            write_events(part, ending, tensor)
+            _write_tns(part, tensor)
 
 
 def _ending(path: Path) -> str:
