@@ -482,6 +482,21 @@ def test_a_warm_start_on_other_data_begins_with_the_factors() -> None:
         assert np.abs(model.factors_[mode] - before[mode]).max() < 0.2
 
 
+def test_a_refit_that_fails_leaves_the_model_as_it_was() -> None:
+    def stop(record: dict[str, Any]) -> bool:
+        raise RuntimeError("stop")
+
+    model = PoissonCP(3, random_state=0, n_threads=1).fit(X3)
+    before = model.transform(X3)
+    other = SparseTensor(np.ones((4, 1), dtype=int), labels=[["a", "b"]] * 4, shape=(2,) * 4)
+    model.run = RunOptions(callback=stop)
+    with pytest.raises(RuntimeError, match="stop"):
+        model.fit(other)
+    assert (model.shape_, model.mode_names_) == (X3.shape, X3.mode_names)
+    assert model.labels_ == X3.labels
+    assert same_bits(model.transform(X3), before)
+
+
 def test_no_convergence_is_said() -> None:
     with pytest.warns(ConvergenceWarning, match="max_iter=2"):
         PoissonCP(3, max_iter=2, tol=1e-9, random_state=0).fit(X3)

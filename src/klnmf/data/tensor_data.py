@@ -57,6 +57,7 @@ class TensorData(CountData):
         n_threads: int = 1,
     ) -> None:
         self.X, self.shape, self.dtype = X, X.shape, X.dtype
+        self.mode_names, self.labels = X.mode_names, X.labels
         self._row_constraints = row_constraints or (None,) * X.ndim
         self._n_threads = n_threads
         self._views: dict[int, TensorView] = {}
@@ -110,6 +111,7 @@ class TensorData(CountData):
                 for mode, view in self._views.items()
             }
         data.constraints = constraints
+        data.mode_names, data.labels = self.mode_names, self.labels
         return data
 
 

@@ -42,7 +42,7 @@ from klnmf.data.validation import (
 )
 from klnmf.solvers.base import Problem
 from klnmf.support.array_types import Array
-from klnmf.support.descriptions import described, listed
+from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
 
 
@@ -161,6 +161,18 @@ def checked_counts(
     return CheckedCounts(data, given, names, penalties)
 
 
+def by_mode(given: Any, name: str, n_modes: int) -> list[Any]:
+    """Return the entries of a list with one for each mode; None is a list of these."""
+    entries = [None] * n_modes if given is None else given
+    if not isinstance(entries, list | tuple) or len(entries) != n_modes:
+        got = f"{len(entries)} entries" if isinstance(entries, list | tuple) else described(given)
+        raise ValueError(
+            f"{name} must be a list with an entry for each of the {n_modes} modes, None where "
+            f"there is nothing; got {got}."
+        )
+    return list(entries)
+
+
 def _checked_tensor(
     X: SparseTensor,
     given: dict[str, Any],
@@ -180,20 +192,15 @@ def _checked_tensor(
             f"of its smallest slices would become 0. Leave {option('dtype')} out, or pass float64."
         )
     if dtype != X.dtype:
-        X = SparseTensor(X.coords, X.values.astype(dtype), X.shape, labels=X.labels)
+        names = {"mode_names": X.mode_names, "labels": X.labels}
+        X = SparseTensor(X.coords, X.values.astype(dtype), X.shape, **names)
     check_values(X.values)
     called, by_name = ConstraintNames.of_tensor(X.ndim), {}
     for name, value in given.items():
         if value is None or name not in ConstraintNames._fields:
             by_name[name] = value
             continue
-        parts = list(value) if isinstance(value, list | tuple) else listed(value, name)
-        if len(parts) != X.ndim:
-            raise ValueError(
-                f"{name} must be a list with an entry for each of the {X.ndim} modes, None where "
-                f"there is nothing; got {len(parts)}."
-            )
-        by_name |= dict(zip(getattr(called, name), parts, strict=True))
+        by_name |= dict(zip(getattr(called, name), by_mode(value, name, X.ndim), strict=True))
     missing = by_name.get("missing")
     if missing is not None:
         if not isinstance(missing, SparseTensor) or missing.shape != X.shape:

@@ -497,34 +497,6 @@ class KLNMF(ShownBelowDiagram, FittedByLoop):
         content = packed_model(self, W, sample_names, feature_names, sample_metadata, metadata)
         write_container(Path(path), content)
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model from a file written by ``save``; it gives exactly the same results.
-
-        Files from untrusted sources are safe to load: no code in them is run, and a damaged or
-        forged file gives an error.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        KLNMF
-
-        Raises
-        ------
-        klnmf.saved.SavedFileError
-            If the file is damaged, from a newer version, or not a model. It is a ValueError.
-
-        See Also
-        --------
-        klnmf.load_model : Also returns W, names and metadata.
-        """
-        model: Self = read_model(path, cls).model
-        return model
-
     def _penalties(self) -> Penalties:
         return Penalties.of_matrix(*map(float, (self.l1_W, self.l2_W, self.l1_H, self.l2_H)))
 

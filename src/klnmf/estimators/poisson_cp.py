@@ -10,7 +10,6 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import _fit_context
 from sklearn.utils._param_validation import Interval, StrOptions
-from sklearn.utils.validation import check_is_fitted
 
 from klnmf.backends import BACKENDS
 from klnmf.constraints.constraints import ConstraintNames
@@ -19,34 +18,21 @@ from klnmf.data.tensor_alignment import aligned, tensor_of
 from klnmf.data.validation import check_start
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.estimators.base import FLOAT_FROM_ZERO, MOST_COMPONENTS, FittedByLoop
-from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
+from klnmf.estimators.checked_counts import CheckedCounts, by_mode, checked_counts
 from klnmf.estimators.fitted import fit_in_html
 from klnmf.estimators.fitting import fit_model
 from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.container import write_container
-from klnmf.saved.models import read_model
 from klnmf.saved.tensor_models import packed_tensor_model, unpacked_tensor_model
 from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.descriptions import described, listed
+from klnmf.support.descriptions import listed
 from klnmf.support.result_tables import ShownBelowDiagram
 
 OF_FIRST_MODE = ("exposure", "missing", "fixed", "zeros")
 # Column sums this near to 1 are those of columns that were scaled to 1.
 NEAR_1 = 1e-4
-
-
-def by_mode(given: Any, name: str, n_modes: int) -> list[Any]:
-    """Return the entries of a list with one for each mode; None is a list of these."""
-    entries = [None] * n_modes if given is None else given
-    if not isinstance(entries, list | tuple) or len(entries) != n_modes:
-        got = f"{len(entries)} entries" if isinstance(entries, list | tuple) else described(given)
-        raise ValueError(
-            f"{name} must be a list with an entry for each of the {n_modes} modes, None where "
-            f"there is nothing; got {got}."
-        )
-    return list(entries)
 
 
 class PoissonCP(ShownBelowDiagram, FittedByLoop):
@@ -160,11 +146,11 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     factors_: list[Any]
     weights_: FloatArray
     factor_sums_: FloatArray
-    shape_: tuple[int, ...]
     mode_names_: tuple[str, ...]
     labels_: tuple[Any, ...]
     mode_weights_: list[Array | None]
 
+    _learned = "factors_"
     _unpacked = staticmethod(unpacked_tensor_model)
     _fit_arguments: ClassVar[tuple[str, ...]] = ("weights", *OF_FIRST_MODE)
     _transform_arguments: ClassVar[tuple[str, ...]] = OF_FIRST_MODE
@@ -284,15 +270,9 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
         return super().transform(X, **constraints)
 
     def save(
-        self,
-        path: str | os.PathLike[str],
-        *,
-        metadata: Mapping[str, Any] | None = None,
+        self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
     ) -> None:
-        """Save the fitted model to a file, in klnmf's open format (docs/format.md).
-
-        It holds the parameters, the factors with the labels of their rows, and the other fitted
-        attributes, but no code.
+        """Save the fitted model to a file, with the labels of its modes; see `KLNMF.save`.
 
         Parameters
         ----------
@@ -300,78 +280,55 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
             File to write, usually with the ending ``.klnmf``.
         metadata : dict, default=None
             Anything that JSON can represent.
-
-        See Also
-        --------
-        klnmf.load_model : Load it.
         """
         self._check_is_fitted()
         write_container(Path(path), packed_tensor_model(self, metadata))
 
-    @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Self:
-        """Load a model from a file written by ``save``; it gives exactly the same results.
-
-        Parameters
-        ----------
-        path : str or path
-            The file.
-
-        Returns
-        -------
-        PoissonCP
-        """
-        model: Self = read_model(path, cls).model
-        return model
-
     # ---- inside ----------------------------------------------------------------------------------
 
     @property
-    def _called(self) -> ConstraintNames:  # type: ignore[override]
-        return ConstraintNames.of_tensor(len(self.shape_))
-
-    def _check_is_fitted(self) -> None:
-        check_is_fitted(self, "factors_")
+    def shape_(self) -> tuple[int, ...]:
+        """Shape of the X of the fit."""
+        return tuple(factor.shape[0] for factor in self.factors_)
 
     @property
-    def _is_fitted(self) -> bool:
-        return hasattr(self, "factors_")
+    def _called(self) -> ConstraintNames:  # type: ignore[override]
+        return ConstraintNames.of_tensor(len(self.factors_))
 
-    def _checked(self, X: Any, given: dict[str, Any], **options: Any) -> CheckedCounts:
-        X, is_new = tensor_of(X, type(self).__name__), options.get("reset", False)
-        if is_new:
-            self.shape_, self.mode_names_, self.labels_ = X.shape, X.mode_names, X.labels
-        else:
+    def _checked(
+        self, X: Any, given: dict[str, Any], *, reset: bool = False, by_mode: bool = False, **_: Any
+    ) -> CheckedCounts:
+        """Return X with constraints: lists by mode for a fit, else those of the first mode."""
+        X = tensor_of(X, type(self).__name__)
+        if not reset:
             X = aligned(X, self.shape_, self.labels_, self.mode_names_)
-        by_name: dict[str, Any] = {}
-        for name, value in given.items():
-            names = getattr(self._called, name, [name])
-            # What is said of new slices is about the first mode alone.
-            parts = by_mode(value, name, X.ndim) if is_new and len(names) > 1 else [value]
-            by_name |= dict(zip(names, parts, strict=False))
+        if not (reset or by_mode):
+            none = [None] * (X.ndim - 1)
+            names = [name for name in ConstraintNames._fields if given.get(name) is not None]
+            given = given | {name: [given[name], *none] for name in names}
         return checked_counts(
             X,
-            by_name,
+            given,
             type(self).__name__,
-            reset=is_new,
-            dtype=self.dtype if is_new else self.factors_[0].dtype,
-            penalties=self._penalties(),
+            reset=reset,
+            dtype=self.dtype if reset else self.factors_[0].dtype,
+            penalties=self._penalties(X.ndim),
             n_threads=self.n_threads,
             takes_tensors=True,
         )
 
-    def _penalties(self) -> Penalties:
-        return Penalties(*(self._by_mode(name) for name in ("l1", "l2")))
-
-    def _by_mode(self, name: str) -> tuple[float, ...]:
-        given, n_modes = getattr(self, name), len(self.shape_)
-        numbers = [given] * n_modes if np.ndim(given) == 0 else listed(given, name)
-        if len(numbers) != n_modes:
-            raise ValueError(
-                f"{name} must be a number, or one for each of the {n_modes} modes; got "
-                f"{len(numbers)}."
-            )
-        return tuple(map(float, numbers))
+    def _penalties(self, n_modes: int | None = None) -> Penalties:
+        n_modes = len(self.factors_) if n_modes is None else n_modes
+        found = []
+        for name, given in (("l1", self.l1), ("l2", self.l2)):
+            numbers = [given] * n_modes if np.ndim(given) == 0 else listed(given, name)
+            if len(numbers) != n_modes:
+                raise ValueError(
+                    f"{name} must be a number, or one for each of the {n_modes} modes; got "
+                    f"{len(numbers)}."
+                )
+            found.append(tuple(map(float, numbers)))
+        return Penalties(*found)
 
     def _weights_of_others(self) -> list[Array | None]:
         return self.mode_weights_[1:]
@@ -389,6 +346,7 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     def _set_factors(self, problem: Problem, factors: list[Any], **others: Any) -> None:
         constraints, found = problem.constraints, problem.download(factors)
         found = [constraints.original(mode, factor) for mode, factor in enumerate(found)]
+        data: Any = problem.backend.data
         sums = np.array([factor.sum(axis=0, dtype=np.float64) for factor in found])
         masses = np.prod(sums, axis=0)
         # A column that was scaled to 1, or is empty, keeps its bits.
@@ -404,6 +362,8 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
                 "factor_sums": sums,
                 "weights": masses,
                 "mode_weights": list(constraints.weights),
+                "mode_names": data.mode_names,
+                "labels": data.labels,
                 "W_sums": problem.backend.column_sums(factors[0]),
             }
         )

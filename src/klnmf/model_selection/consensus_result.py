@@ -254,7 +254,6 @@ class Consensus(ShownAsTable):
                 "factor_sums": np.stack([masses, *(np.ones(r) for _ in self.sizes)]),
                 "W_sums": masses if self.W_sums is None else self.W_sums,
                 "n_components": r,
-                "shape": (len(self.W), *self.sizes),
                 "mode_names": self.mode_names,
                 "labels": self.mode_labels,
                 "mode_weights": list(self.mode_weights),

@@ -51,7 +51,7 @@ def unpacked_tensor_model(container: Container, estimator: Any) -> SavedModel:
         raise SavedFileError(f"its shape {shape}, {len(stored)} factors and {names} do not agree.")
     model = estimator(**plain_parameters(content, estimator))
     model._validate_params()
-    model.shape_, model.mode_names_ = tuple(shape), tuple(names)
+    model.mode_names_ = tuple(names)
     model.factors_, model.mode_weights_, labels = [], [], []
     for mode, (size, about) in enumerate(zip(shape, stored, strict=True)):
         name, fields = factor_name(mode), Fields(about, f"content.factors[{mode}]")

@@ -13,12 +13,11 @@ from klnmf.constraints.names import names_seen_in_fit
 from klnmf.constraints.penalties import NO_PENALTIES
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.data.sparse_tensor import SparseTensor
-from klnmf.data.tensor_alignment import aligned, tensor_of
 from klnmf.data.tensor_data import data_in_memory
 from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.base import FIT_ARGUMENTS, TRANSFORM_ARGUMENTS, FactorModel, check_fitted
-from klnmf.estimators.checked_counts import CheckedCounts, checked_counts
+from klnmf.estimators.checked_counts import CheckedCounts
 from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics.checks import Names, checked_names
@@ -178,7 +177,7 @@ def _whole_counts(
             f"same again: {function}(model, X, {again})."
         )
     if isinstance(model, PoissonCP):
-        checked = _checked_tensor(model, X, given, function)
+        checked = model._checked(X, given, by_mode=True)
     else:
         parameters = model.get_params(deep=False)
         names_of_model = ComponentConstraints.__annotations__
@@ -199,19 +198,3 @@ def _whole_counts(
         return checked
     counts = checked.X.astype(model.components_.dtype, copy=False)
     return replace(checked, data=InMemoryData(counts))
-
-
-def _checked_tensor(
-    model: PoissonCP, X: Any, given: dict[str, Any], function: str
-) -> CheckedCounts:
-    """Return the counts of a tensor in the type of the factors."""
-    tensor = tensor_of(X, function)
-    return checked_counts(
-        aligned(tensor, model.shape_, model.labels_, model.mode_names_),
-        given,
-        function,
-        reset=False,
-        dtype=model.factors_[0].dtype,
-        penalties=model._penalties(),
-        takes_tensors=True,
-    )
