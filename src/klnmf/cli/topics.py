@@ -1,17 +1,12 @@
 """``klnmf topics``."""
 
-from __future__ import annotations
-
 import argparse
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klnmf.cli.files import TOPICS, check_output, write_rows, write_text
 from klnmf.cli.messages import DONE
 from klnmf.cli.options import add_model, add_output, natural
-
-if TYPE_CHECKING:
-    from klnmf.saved.models import SavedModel
 
 SUMMARY = "show what the components of a model are about"
 EXAMPLES = """\
@@ -34,84 +29,47 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the top features of each component."""
+    """Print the top features of each component, or its top labels in every mode."""
     from klnmf.cli.events import is_of_events
     from klnmf.cli.models import read_model
-    from klnmf.topics import component_shares, format_topics, top_features
+    from klnmf.topics import component_shares, format_components, format_topics, top_features
+    from klnmf.topics.modes import leading_labels, modes_of, sizes_of
 
     form = _form(args)
     saved = read_model(args, takes_events=True)
+    model, titles, ranking = saved.model, saved.component_names, (args.top, args.by)
     if is_of_events(saved):
-        return _write_modes(args, form, saved)
-    components, names, W = saved.model.components_, saved.feature_names, saved.W
-    titles = saved.component_names
-    if form == ".txt":
-        text = format_topics(
-            components, names, n_top=args.top, by=args.by, W=W, component_names=titles
-        )
-        write_text(args.output, text)
-        return DONE
-    top = top_features(components, names, n_top=args.top, by=args.by, W=W)
-    shares = component_shares(components, W)
-    if form == ".json":
-        found = [
-            {
-                "component": k,
-                **({} if titles is None else {"name": titles[k]}),
-                "share": float(shares[k]),
-                "features": [{"feature": name, args.by: score} for name, score in features],
-            }
-            for k, features in enumerate(top)
-        ]
-        write_text(args.output, json.dumps(found, indent=2, ensure_ascii=False))
-        return DONE
-    column = [] if titles is None else ["name"]
-    rows: list[list[Any]] = [["component", *column, "share", "rank", "feature", args.by]]
-    rows += [
-        [k, *(titles or [])[k : k + 1], f"{shares[k]:.6g}", place, str(name), f"{score:.6g}"]
-        for k, features in enumerate(top)
-        for place, (name, score) in enumerate(features, start=1)
-    ]
-    write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
-    return DONE
-
-
-def _write_modes(args: argparse.Namespace, form: str, saved: SavedModel) -> int:
-    """Write the top labels of each component in every mode."""
-    from klnmf.topics.modes import format_components, leading_labels, modes_of, sizes_of
-
-    model, titles = saved.model, saved.component_names
-    if form == ".txt":
-        text = format_components(model, args.top, args.by, component_names=titles)
-        write_text(args.output, text)
-        return DONE
-    modes, shares = modes_of(model), sizes_of(model)
-    top = {mode.name: leading_labels(model, mode, args.top, args.by) for mode in modes}
+        if form == ".txt":
+            write_text(args.output, format_components(model, *ranking, component_names=titles))
+            return DONE
+        shares, what = sizes_of(model), "label"
+        top = {mode.name: leading_labels(model, mode, *ranking) for mode in modes_of(model)}
+    else:
+        about, W = (model.components_, saved.feature_names, *ranking), saved.W
+        if form == ".txt":
+            write_text(args.output, format_topics(*about, W=W, component_names=titles))
+            return DONE
+        shares, what = component_shares(model.components_, W), "feature"
+        top = {"": top_features(*about, W=W)}
     named = [{} if titles is None else {"name": title} for title in titles or shares]
     if form == ".json":
-        found = [
-            {
-                "component": k,
-                **named[k],
-                "share": float(shares[k]),
-                "modes": {
-                    mode: [{"label": label, args.by: score} for label, score in labels[k]]
-                    for mode, labels in top.items()
-                },
+        found = []
+        for k, share in enumerate(shares):
+            lists = {
+                mode: [{what: name, args.by: score} for name, score in of_mode[k]]
+                for mode, of_mode in top.items()
             }
-            for k in range(len(shares))
-        ]
+            by_mode = {"features": lists[""]} if what == "feature" else {"modes": lists}
+            found.append({"component": k, **named[k], "share": float(share), **by_mode})
         write_text(args.output, json.dumps(found, indent=2, ensure_ascii=False))
         return DONE
-    rows: list[list[Any]] = [
-        ["component", *named[0], "share", "mode", "rank", "label", args.by],
-        *(
-            [k, *named[k].values(), f"{shares[k]:.6g}", mode, place, label, f"{score:.6g}"]
-            for k in range(len(shares))
-            for mode, labels in top.items()
-            for place, (label, score) in enumerate(labels[k], start=1)
-        ),
-    ]
+    column = [] if what == "feature" else ["mode"]
+    rows: list[list[Any]] = [["component", *named[0], "share", *column, "rank", what, args.by]]
+    for k, share in enumerate(shares):
+        start = [k, *named[k].values(), f"{share:.6g}"]
+        for mode, of_mode in top.items():
+            for place, (name, score) in enumerate(of_mode[k], start=1):
+                rows.append([*start, *[mode][: len(column)], place, str(name), f"{score:.6g}"])
     write_rows(args.output, rows, delimiter="\t" if form == ".tsv" else ",")
     return DONE
 

@@ -60,7 +60,7 @@ def plot_components(
     select : sequence of int, optional
         Components to plot, in this order. By default, all of them, the largest first.
     component_names : sequence of str, optional
-        Names of the components, instead of their numbers alone.
+        Names of the components.
     axes : array of matplotlib Axes, optional
         One for each component plotted and mode. By default, those of a new figure.
 

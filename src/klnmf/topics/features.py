@@ -161,16 +161,20 @@ def format_topics(
     lines = [f"{heading}top features"]
     for component in np.argsort(-shares, kind="stable"):
         start = f"{component:>9}  {shares[component]:>5.1%}  {titles[component]}"
-        words = ", ".join(printable(name) for name, _ in topics[component]) or "(empty)"
-        lines += textwrap.wrap(
-            words,
-            width=max(_LINE_LENGTH, len(start) + 1),
-            initial_indent=start,
-            subsequent_indent=" " * len(start),
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        lines += lines_of(start, topics[component])
     return "\n".join(lines)
+
+
+def lines_of(start: str, top: list[tuple[str, float]]) -> list[str]:
+    """Return the names of a list of `top_features` in lines, the first of which has this start."""
+    return textwrap.wrap(
+        ", ".join(printable(name) for name, _ in top) or "(empty)",
+        width=max(_LINE_LENGTH, len(start) + 1),
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
 
 
 def name_components(components: Any, feature_names: Names) -> list[str]:

@@ -1,6 +1,5 @@
 """Components of a fitted `klnmf.PoissonCP`: the labels that lead them in each mode."""
 
-import textwrap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,12 +11,18 @@ from klnmf.support.descriptions import described, listed
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.printable_text import printable
 from klnmf.topics.checks import Names, checked_names, dense, scaled_to_one
-from klnmf.topics.features import LONGEST_TITLE, RANKING, Ranking, name_components, top_features
+from klnmf.topics.features import (
+    LONGEST_TITLE,
+    RANKING,
+    Ranking,
+    lines_of,
+    name_components,
+    top_features,
+)
 
 # A mode of more numbers than this is taken to hold ids, such as those of customers.
 MOST_NUMBERS = 200
 _FEWEST_POINTS = 3
-_LINE_LENGTH = 100
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 60
 
@@ -96,12 +101,8 @@ def format_components(
     ----------
     model : PoissonCP
         A fitted model.
-    n_top : int, default=10
-        Number of labels per component and mode.
-    by
-        How to rank labels, see `top_features`.
-    component_names : sequence of str, optional
-        Names to show beside the numbers of the components.
+    n_top, by, component_names
+        As in `format_topics`, for the labels of each mode.
 
     Returns
     -------
@@ -134,18 +135,10 @@ def format_components(
             lines.append(f"{start}{printable(titles[k])[:LONGEST_TITLE]}")
             start = " " * len(start)
         for mode, top in zip(modes, tops, strict=True):
-            words = ", ".join(printable(label) for label, _ in top[k]) or "(empty)"
-            if mode.is_line:
-                words = f"{_course(mode.shares[k])} most in {words}"
             start += f"{printable(mode.name):<{wide}}  "
-            lines += textwrap.wrap(
-                words,
-                width=max(_LINE_LENGTH, len(start) + 1),
-                initial_indent=start,
-                subsequent_indent=" " * len(start),
-                break_long_words=False,
-                break_on_hyphens=False,
-            )
+            if mode.is_line:
+                start += f"{_course(mode.shares[k])} most in "
+            lines += lines_of(start, top[k])
             start = " " * len("component  share  ")
     return "\n".join(lines)
 
