@@ -63,7 +63,8 @@ def read_events(path: Path, ending: str, modes: Sequence[str], values: str | Non
 
 def _rows(path: Path, delimiter: str, wanted: list[str], has_count: bool) -> Iterator[list[str]]:
     """Cells of the wanted columns, the last of which may be a count."""
-    reader = csv.reader(chain.from_iterable(text_blocks(path)), delimiter=delimiter)
+    blocks = text_blocks(path)
+    reader = csv.reader(chain.from_iterable(blocks), delimiter=delimiter)
     try:
         header = list(map(from_cell, next(reader, [])))
         _check_columns(path, header, wanted)
@@ -80,6 +81,8 @@ def _rows(path: Path, delimiter: str, wanted: list[str], has_count: bool) -> Ite
     except csv.Error as error:
         problem = f"{error}; perhaps a quotation mark is not closed."
         raise ReadError(path, problem, reader.line_num) from error
+    finally:
+        blocks.close()  # the file, now and not when an error is forgotten
 
 
 def _check_columns(path: Path, there: list[str], wanted: list[str]) -> None:

@@ -164,7 +164,7 @@ def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
 
 def text_blocks(
     path: Path, encoding: str | None = None, errors: str = "strict"
-) -> Iterator[io.StringIO]:
+) -> Generator[io.StringIO, None, None]:
     """Text in blocks of whole lines, cut at line feeds alone, without a byte-order mark.
 
     ``encoding`` is None for files that must be UTF-8. ``errors`` says how to decode, as in Python.
