@@ -202,14 +202,6 @@ def test_sorting_by_one_mode_after_the_other_is_the_order_of_all(
     np.testing.assert_array_equal(moved[1], values[order])
 
 
-def test_a_tensor_with_too_many_rows_for_its_indices() -> None:
-    coords, values = entries((2, 2, 2), 3, np.float64)
-    shape = (2, 2**31 - 2, 2)
-    with pytest.raises(ValueError, match=r"is too large: all modes but one may have at most 2,147"):
-        rows_of_mode(coords, values, 0, shape)
-    assert rows_of_mode(coords, values, 0, (2, 2**31 - 3, 2))[1].max() <= 2**31 - 2
-
-
 def test_the_core_refuses_modes_and_sizes_that_are_not_there() -> None:
     coords, values = entries((2, 2), 3, np.float64)
     modes, out = np.arange(2, dtype=np.int32), (np.zeros(3, np.int64), coords.copy(), values.copy())

@@ -456,9 +456,3 @@ def test_what_is_of_another_type(message: str, settings: dict[str, Any]) -> None
 def test_slices_that_are_not_there(message: str, mode: Any, indices: Any) -> None:
     with pytest.raises(ValueError, match=message):
         SparseTensor(COORDS).take(mode, indices)
-
-
-def test_large_tensors_have_no_array() -> None:
-    large = SparseTensor([[10**6], [10**6]])
-    with pytest.raises(ValueError, match="1,000,002,000,001 cells is too large"):
-        large.toarray()

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from klnmf.cli.files import MODEL
 from klnmf.cli.long_runs import Line, add_restart, checked_files, interrupted, run_options
@@ -83,45 +81,55 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     add_penalties(group)
 
 
-class Job(NamedTuple):
-    """A model to fit, how, and how to save it and to write its report."""
-
-    model: Any
-    fit: Callable[[], Any]
-    save: Callable[[Path], None]
-    report: Callable[[Path, Path], None]
-
-
 def run(args: argparse.Namespace) -> int:
     """Read, fit, save. The checkpoint is removed once the model is written."""
-    from klnmf.cli.events import has_events
+    from klnmf.cli.data import columns_of, facts_of
+    from klnmf.cli.events import facts_of_events, has_events
+    from klnmf.constraints.names import named_samples
+    from klnmf.estimators.kl_nmf import load_model
 
     are_events = has_events(args)
     files = checked_files(args, MODEL, ".klnmf")
-    job = (_job_of_events if are_events else _job_of_matrix)(args)
-    model, line = job.model, line_of_iteration(args.tol, args.max_iter)
+    model, table, known = (_tensor_and_model if are_events else _matrix_and_model)(args)
+    X, names = (table, None) if are_events else (table.X, table.row_names)
+    line = line_of_iteration(args.tol, args.max_iter)
     try:
-        every = args.checkpoint_every
-        with run_options(args, files, line, checkpoint_every=every) as model.run:
-            job.fit()
+        run = run_options(args, files, line, checkpoint_every=args.checkpoint_every)
+        with named_samples(names), run as model.run:
+            W = model.fit_transform(X, **known)
     except KeyboardInterrupt:
         after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
         return interrupted(args, files.checkpoint, after)
     model.set_params(run=None)
-    job.save(files.output)
+    if are_events:
+        model.save(files.output, metadata=facts_of_events(args, table))
+    else:
+        model.save(
+            files.output,
+            W=W,
+            sample_names=names,
+            feature_names=table.column_names,
+            sample_metadata=columns_of(table),
+            metadata=facts_of(args, table),
+        )
     files.checkpoint.unlink(missing_ok=True)
     say_outcome(args, model)
     say(args, f"model: {files.output}")
     if files.report is not None:
-        job.report(files.output, files.report)
+        from klnmf.cli.report import samples_of, write_page
+        from klnmf.data.on_disk.matrix import OnDiskMatrix
+
+        X = None if isinstance(X, OnDiskMatrix) else X  # the summary needs X in memory
+        saved, command = load_model(files.output), shlex.join(["klnmf", *args.words])
+        samples = {} if are_events else samples_of(saved)
+        write_page(args, files.report, saved, samples, X, {"command": command})
     return DONE
 
 
-def _job_of_matrix(args: argparse.Namespace) -> Job:
-    from klnmf.cli.data import columns_of, facts_of, open_data
-    from klnmf.constraints.names import named_samples
-    from klnmf.estimators.kl_nmf import KLNMF, load_model
-    from klnmf.readers import CountTable
+def _matrix_and_model(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """Read DATA; return a model to fit, the table, and what is known of its samples."""
+    from klnmf.cli.data import open_data
+    from klnmf.estimators.kl_nmf import KLNMF
 
     known = read_numbers(args)
     table = open_data(args)
@@ -130,35 +138,12 @@ def _job_of_matrix(args: argparse.Namespace) -> Job:
         **{name: getattr(args, name) for name in _PARAMETERS},
         sparse_output=True,
     )
-    found: dict[str, Any] = {}
-
-    def fit() -> None:
-        with named_samples(table.row_names):
-            found["W"] = model.fit_transform(table.X, **known)
-
-    def save(path: Path) -> None:
-        model.save(
-            path,
-            **found,
-            sample_names=table.row_names,
-            feature_names=table.column_names,
-            sample_metadata=columns_of(table),
-            metadata=facts_of(args, table),
-        )
-
-    def report(of: Path, page: Path) -> None:
-        from klnmf.cli.report import samples_of, write_page
-
-        X = table.X if isinstance(table, CountTable) else None  # the summary needs X in memory
-        saved = load_model(of)
-        write_page(args, page, saved, samples_of(saved), X, _command(args))
-
-    return Job(model, fit, save, report)
+    return model, table, known
 
 
-def _job_of_events(args: argparse.Namespace) -> Job:
-    from klnmf.cli.events import facts_of_events, read_events, refuse_options
-    from klnmf.estimators.kl_nmf import load_model
+def _tensor_and_model(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any]]:
+    """Read DATA with events; return a model to fit, and the tensor."""
+    from klnmf.cli.events import read_events, refuse_options
     from klnmf.estimators.poisson_cp import PoissonCP
 
     parameters = [name for name in _PARAMETERS if name not in PENALTIES]
@@ -170,22 +155,7 @@ def _job_of_events(args: argparse.Namespace) -> Job:
             raise UsageError(f"--{name} {chosen} is for matrices; {instead}.")
     tensor = read_events(args)
     model = PoissonCP(**{name: getattr(args, name) for name in parameters}, sparse_output=True)
-
-    def report(of: Path, page: Path) -> None:
-        from klnmf.cli.report import write_page
-
-        write_page(args, page, load_model(of), {}, tensor, _command(args))
-
-    return Job(
-        model,
-        lambda: model.fit(tensor),
-        lambda path: model.save(path, metadata=facts_of_events(args, tensor)),
-        report,
-    )
-
-
-def _command(args: argparse.Namespace) -> dict[str, Any]:
-    return {"command": shlex.join(["klnmf", *args.words])}
+    return model, tensor, {}
 
 
 def line_of_iteration(tol: float, max_iter: int) -> Line:

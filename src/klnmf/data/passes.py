@@ -10,9 +10,6 @@ import scipy.sparse as sp
 from klnmf import _core
 from klnmf.support.array_types import Array
 
-# That the other factors of a mode may have together, because indices are of type int32.
-MOST_ROWS = np.iinfo(np.int32).max
-
 
 class ValueSummary(NamedTuple):
     """What the checks ask about all values; where some are not finite, only that holds."""
@@ -111,11 +108,6 @@ def rows_of_mode(
     """
     others = [other for other in range(len(shape)) if other != mode]
     ends = list(accumulate(shape[other] for other in others))
-    if ends and ends[-1] > MOST_ROWS:
-        raise ValueError(
-            f"A tensor of shape {tuple(shape)} is too large: all modes but one may have at most "
-            f"{MOST_ROWS:,} rows together. Remove rows without counts, or fit a part of it."
-        )
     modes, offsets = (np.array(part, dtype=np.int32) for part in (others, [0, *ends[:-1]]))
     return _sorted_entries(coords, values, mode, shape[mode], modes, offsets, n_threads)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from importlib import import_module
@@ -22,7 +21,6 @@ from klnmf.support.descriptions import described
 from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.optional_packages import installed_version
 
-_DENSE_CELLS = 1 << 27  # a gigabyte of float64
 FEW_SLICES = 1 << 20
 
 
@@ -61,9 +59,6 @@ class SparseTensor:
         Names of the modes.
     labels : tuple
         For each mode an array of str (dtype object), or None.
-    ordered : tuple of bool
-        For each mode, whether its labels have an order of their own: they are numbers, or ISO
-        dates, and rise.
 
     See Also
     --------
@@ -91,7 +86,6 @@ class SparseTensor:
     shape: Any = None
     mode_names: Any = field(default=None, kw_only=True)
     labels: Any = field(default=None, kw_only=True)
-    ordered: tuple[bool, ...] = field(init=False)
 
     def __post_init__(self) -> None:
         given = (self.coords, self.values, self.shape, self.mode_names, self.labels)
@@ -100,8 +94,7 @@ class SparseTensor:
         for array in (coords, values, *labels):
             if array is not None:
                 array.flags.writeable = False
-        ordered = tuple(each is not None and is_rising(each) for each in labels)
-        parts = (coords, values, shape, names, labels, ordered)
+        parts = (coords, values, shape, names, labels)
         for each, part in zip(fields(self), parts, strict=True):
             object.__setattr__(self, each.name, part)
 
@@ -190,6 +183,11 @@ class SparseTensor:
         return pyttb.sptensor(self.coords.T.astype(np.int64), vals, self.shape)
 
     @property
+    def ordered(self) -> tuple[bool, ...]:
+        """For each mode, whether it has labels that are numbers, or ISO dates, and rise."""
+        return tuple(each is not None and is_rising(each) for each in self.labels)
+
+    @property
     def ndim(self) -> int:
         """Number of modes."""
         return len(self.shape)
@@ -272,11 +270,6 @@ class SparseTensor:
 
     def toarray(self) -> Array:
         """Return a small tensor as an array with all its zeros."""
-        if math.prod(self.shape) > _DENSE_CELLS:
-            raise ValueError(
-                f"A tensor of {math.prod(self.shape):,} cells is too large for an array; the most "
-                f"is {_DENSE_CELLS:,}. Use coords and values, or take some slices first."
-            )
         array = np.zeros(self.shape, dtype=self.dtype)
         array[tuple(self.coords)] = self.values
         return array
