@@ -7,13 +7,13 @@ from contextlib import closing
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from klnmf.backends import BACKENDS, backend_named, make_backend
@@ -55,6 +55,21 @@ MOST_COMPONENTS = 2**31 - 1
 
 
 FLOAT_FROM_ZERO = Interval(Real, 0, None, closed="left")
+FROM_ONE = Interval(Integral, 1, None, closed="left")
+# Parameters of all estimators that are fitted by the loop.
+OF_ALL_FITS: dict[str, Any] = {
+    "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
+    "n_init": [FROM_ONE],
+    "max_iter": [FROM_ONE],
+    "tol": [FLOAT_FROM_ZERO],
+    "n_threads": [None, Integral],
+    "random_state": ["random_state"],
+    "dtype": "no_validation",  # checked with a better message
+    "sparse_output": ["boolean"],
+    "warm_start": ["boolean"],
+    "backend": [StrOptions({"auto", *BACKENDS})],
+    "run": [None, RunOptions],
+}
 
 
 def check_fitted(model: Any) -> None:
@@ -104,10 +119,13 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         ----------
         X : {array-like, sparse, DataFrame, OnDiskMatrix, Dask array} of shape \
                 (n_samples, n_features)
-            Counts, or other nonnegative data.
+            Counts, or other nonnegative data. A `klnmf.PoissonCP` takes what its ``fit`` takes; the
+            modes after the first are matched by their labels, if both have them, and labels that
+            the model does not know are left out with a warning.
         **constraints
             ``exposure``, ``missing``, ``fixed_W`` and ``zero_W`` of these samples, as in
-            ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs it here too.
+            ``KLNMF.fit``. A model that was fitted with ``fixed_W`` needs it here too. For a
+            `klnmf.PoissonCP`, ``fixed`` and ``zeros`` of the first mode, not as lists.
 
         Returns
         -------

@@ -3,22 +3,20 @@
 import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self, Unpack
 
 import numpy as np
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from klnmf.backends import BACKENDS
 from klnmf.constraints.checks import checked_weights
 from klnmf.constraints.constraints import ComponentConstraints, FitConstraints
 from klnmf.constraints.names import in_feature_order
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.validation import check_start
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
-from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, MOST_COMPONENTS, FittedByLoop
+from klnmf.estimators.base import FIT_ARGUMENTS, FLOAT_FROM_ZERO, OF_ALL_FITS, FittedByLoop
 from klnmf.estimators.fitted import (
     checked_feature_names,
     checked_history,
@@ -184,23 +182,13 @@ class KLNMF(ShownBelowDiagram, FittedByLoop):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
+    _parameter_constraints: ClassVar[dict[str, Any]] = OF_ALL_FITS | {
         "solver": [StrOptions(set(SOLVERS)), Solver],
         "fixed_components": [None, "array-like", "sparse matrix"],
         "zero_components": [None, "array-like", "sparse matrix"],
         "feature_weight": [None, "array-like"],
         "init": [StrOptions(set(STARTS))],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        **{name: [FLOAT_FROM_ZERO] for name in ("l1_W", "l2_W", "l1_H", "l2_H", "tol")},
-        "n_threads": [None, Integral],
-        "random_state": ["random_state"],
-        "dtype": "no_validation",  # checked with a better message
-        "sparse_output": ["boolean"],
-        "warm_start": ["boolean"],
-        "backend": [StrOptions({"auto", *BACKENDS})],
-        "run": [None, RunOptions],
+        **{name: [FLOAT_FROM_ZERO] for name in ("l1_W", "l2_W", "l1_H", "l2_H")},
     }
 
     feature_names_in_: Any

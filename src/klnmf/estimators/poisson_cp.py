@@ -2,22 +2,20 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import scipy.sparse as sp
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval, StrOptions
+from sklearn.utils._param_validation import StrOptions
 
-from klnmf.backends import BACKENDS
 from klnmf.constraints.constraints import ConstraintNames
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.tensor_alignment import aligned, tensor_of
 from klnmf.data.validation import check_start
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
-from klnmf.estimators.base import FLOAT_FROM_ZERO, MOST_COMPONENTS, FittedByLoop
+from klnmf.estimators.base import FLOAT_FROM_ZERO, OF_ALL_FITS, FittedByLoop
 from klnmf.estimators.checked_counts import CheckedCounts, by_mode, checked_counts
 from klnmf.estimators.fitted import fit_in_html
 from klnmf.estimators.fitting import fit_model
@@ -53,34 +51,22 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     n_components : int, default=10
         Number of components r.
     solver : {"srcd", "mu", "bmme"} or Solver, default="srcd"
-        As in `klnmf.KLNMF`. "srcd" never raises the objective.
+        As in `klnmf.KLNMF`.
     init : {"samples", "random"}, default="samples"
         Where the fit starts, unless ``start`` is passed to ``fit``: averages of a few slices of the
         first mode for each component, or noise scaled to the sums of X.
-    n_init : int, default=1
-        Number of starts to try, as in `klnmf.KLNMF`.
     l1, l2 : float or sequence of float, default=0
         Penalties l1 ‖A‖₁ + l2/2 ‖A‖² on the factor of each mode; one number is for all modes.
-    max_iter : int, default=500
-        Maximum number of iterations.
     tol : float, default=3e-4
         The fit has converged when the optimality gap is at most this: changing the factor of any
         one mode cannot lower the objective by more than this share of it.
-    n_threads : int, default=None
-        Number of threads, as in `klnmf.KLNMF`. The result is the same for any number.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the start and of the order in which coordinates are visited.
     dtype : None, numpy.float32 or numpy.float64, default=None
         Type to compute in. None keeps that of X, or is float64 where products of small shares would
         become 0 in float32: of many modes, or of counts of very different sizes.
-    sparse_output : bool, default=False
-        Return the factors as CSR arrays; their zeros are exact.
-    warm_start : bool, default=False
-        Continue from the last fit, as in `klnmf.KLNMF`.
     backend : {"auto", "cpu", "reference"}, default="auto"
         Where to compute. "dask" takes matrices only.
-    run : RunOptions, default=None
-        Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`.
+    n_init, max_iter, n_threads, random_state, sparse_output, warm_start, run
+        As in `klnmf.KLNMF`.
 
     Attributes
     ----------
@@ -94,20 +80,12 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     n_iter_, divergence_, optimality_gap_, kkt_residual_, converged_, history_
         As in `klnmf.KLNMF`; a record has the share of zeros of each factor as ``zeros_W``,
         ``zeros_H``, ``zeros_factor_2``, ...
-    shape_ : tuple of int
-        Shape of the X of the fit.
-    mode_names_ : tuple of str
-        Names of its modes.
-    labels_ : tuple
-        For each mode an array of str, or None.
+    shape_, mode_names_, labels_ : tuple
+        Those of the X of the fit.
     mode_weights_ : list of ndarray or None
         Weights of the rows of each mode in the fit.
-    constraint_names_ : list of str
-        Names of the constraints of the fit.
-    n_fixed_W_ : int
-        Number of columns of the first factor that were fixed: the last ones.
-    W_sums_, data_checksum_, n_components_
-        As in `klnmf.KLNMF`.
+    constraint_names_, n_fixed_W_, W_sums_, data_checksum_, n_components_
+        As in `klnmf.KLNMF`; W is the first factor.
 
     See Also
     --------
@@ -125,22 +103,11 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     True
     """
 
-    _parameter_constraints: ClassVar[dict[str, Any]] = {
-        "n_components": [Interval(Integral, 1, MOST_COMPONENTS, closed="both")],
+    _parameter_constraints: ClassVar[dict[str, Any]] = OF_ALL_FITS | {
         "solver": [StrOptions({"srcd", "mu", "bmme"}), Solver],
         "init": [StrOptions({"samples", "random"})],
-        "n_init": [Interval(Integral, 1, None, closed="left")],
         "l1": [FLOAT_FROM_ZERO, "array-like"],
         "l2": [FLOAT_FROM_ZERO, "array-like"],
-        "max_iter": [Interval(Integral, 1, None, closed="left")],
-        "tol": [FLOAT_FROM_ZERO],
-        "n_threads": [None, Integral],
-        "random_state": ["random_state"],
-        "dtype": "no_validation",  # checked with a better message
-        "sparse_output": ["boolean"],
-        "warm_start": ["boolean"],
-        "backend": [StrOptions({"auto", *BACKENDS})],
-        "run": [None, RunOptions],
     }
 
     factors_: list[Any]
@@ -249,25 +216,6 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
         """
         check_arguments(constraints, "fit_transform", self._fit_arguments)
         return fit_model(self, X, start, constraints, wants_W=True)
-
-    def transform(self, X: Any, **constraints: Any) -> Any:
-        """Return the factor of the first mode for new slices, with all others fixed.
-
-        Parameters
-        ----------
-        X : SparseTensor, sparse.COO, pyttb.sptensor or array
-            Counts with the same modes. If it has labels, and the fit had, the other modes are
-            matched by them: labels that the model does not know are left out with a warning.
-        **constraints
-            ``exposure`` and ``missing`` as in ``fit``; ``fixed`` and ``zeros`` of the first mode,
-            not as lists. A model that was fitted with fixed columns of the first mode needs them.
-
-        Returns
-        -------
-        ndarray or CSR array of shape (n_rows, n_components)
-            In counts, as ``fit_transform`` returns it.
-        """
-        return super().transform(X, **constraints)
 
     def save(
         self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None

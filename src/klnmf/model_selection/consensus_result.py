@@ -17,8 +17,10 @@ from klnmf.saved.arrays import (
     INDICES,
     array_named,
     nonnegative,
+    pack_modes,
     pack_names,
     shaped_array,
+    unpack_modes,
     unpack_names,
 )
 from klnmf.saved.container import Container, SavedFileError, read_container, write_container
@@ -286,13 +288,7 @@ class Consensus(ShownAsTable):
             content["n_fixed_W"] = self.n_fixed_W
         if self.sizes:
             content["modes"] = {"sizes": list(self.sizes), "names": list(self.mode_names)}
-            for mode, (labels, weights) in enumerate(
-                zip(self.mode_labels, self.mode_weights, strict=True)
-            ):
-                if labels is not None:
-                    pack_names(arrays, f"mode_labels_{mode}", list(labels))
-                if weights is not None:
-                    arrays[f"mode_weights_{mode}"] = weights
+            pack_modes(arrays, self.mode_labels, self.mode_weights)
         if self.feature_names is not None:
             pack_names(arrays, "feature_names", list(self.feature_names))
         if self.null is not None:
@@ -461,17 +457,9 @@ def _modes(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> dict[str, An
     are_sizes = all(type(size) is int and size > 0 for size in sizes) and sum(sizes) == m
     if not are_sizes or len(sizes) < 1 or len(names) != 1 + len(sizes):
         raise SavedFileError("its modes do not agree with its components.")
-    found: dict[str, list[Any]] = {"mode_labels": [], "mode_weights": []}
-    for mode, size in enumerate((len(arrays["W"]), *sizes)):
-        name, weights = f"mode_labels_{mode}", f"mode_weights_{mode}"
-        has_labels = f"{name}.text" in arrays
-        found["mode_labels"].append(unpack_names(arrays, name, size) if has_labels else None)
-        has_weights = weights in arrays
-        found["mode_weights"].append(
-            nonnegative(shaped_array(arrays, weights, (size,)), weights) if has_weights else None
-        )
-    by_name = {key: tuple(parts) for key, parts in found.items()}
-    return {"sizes": tuple(sizes), "mode_names": tuple(map(str, names)), **by_name}
+    labels, weights = unpack_modes(arrays, (len(arrays["W"]), *sizes))
+    found = {"mode_labels": labels, "mode_weights": weights}
+    return {"sizes": tuple(sizes), "mode_names": tuple(map(str, names)), **found}
 
 
 def _null(content: Fields, arrays: dict[str, npt.NDArray[Any]]) -> NullAgreement | None:

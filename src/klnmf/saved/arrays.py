@@ -152,3 +152,30 @@ def unpack_history(arrays: dict[str, Array], columns: Any) -> list[dict[str, Any
         if "kkt_residual" in record:
             record.setdefault("optimality_gap", math.nan)  # older versions did not compute it
     return records
+
+
+# ---- modes of tensors ----------------------------------------------------------------------------
+
+
+def pack_modes(arrays: dict[str, Array], labels: Sequence[Any], weights: Sequence[Any]) -> None:
+    """Store the labels and weights of the rows of each mode, where there are any."""
+    for mode, (names, numbers) in enumerate(zip(labels, weights, strict=True)):
+        if names is not None:
+            pack_names(arrays, f"mode_labels_{mode}", list(names))
+        if numbers is not None:
+            arrays[f"mode_weights_{mode}"] = np.asarray(numbers, dtype=np.float64)
+
+
+def unpack_modes(
+    arrays: dict[str, Array], shape: Sequence[int]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return what `pack_modes` stored."""
+    labels: list[Any] = [None] * len(shape)
+    weights: list[Any] = [None] * len(shape)
+    for mode, size in enumerate(shape):
+        name, numbers = f"mode_labels_{mode}", f"mode_weights_{mode}"
+        if f"{name}.text" in arrays:
+            labels[mode] = unpack_names(arrays, name, size)
+        if numbers in arrays:
+            weights[mode] = nonnegative(shaped_array(arrays, numbers, (size,)), numbers)
+    return tuple(labels), tuple(weights)

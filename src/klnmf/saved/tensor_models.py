@@ -28,15 +28,9 @@ def packed_tensor_model(model: Any, metadata: Any) -> Container:
     content["factors"] = []
     arrays["factor_sums"] = np.asarray(model.factor_sums_, dtype=np.float64)
     arrays["weights"] = np.asarray(model.weights_, dtype=np.float64)
-    by_mode = (model.factors_, model.labels_, model.mode_weights_)
-    for mode, (factor, labels, weights) in enumerate(zip(*by_mode, strict=True)):
-        name = factor_name(mode)
-        about = packed.pack_matrix(arrays, name, factor)
-        if labels is not None:
-            packed.pack_names(arrays, f"labels_{name}", labels)
-        if weights is not None:
-            arrays[f"weights_{name}"] = np.asarray(weights, dtype=np.float64)
-        content["factors"].append(about | {"has_labels": labels is not None})
+    for mode, factor in enumerate(model.factors_):
+        content["factors"].append(packed.pack_matrix(arrays, factor_name(mode), factor))
+    packed.pack_modes(arrays, model.labels_, model.mode_weights_)
     return Container("model", content, arrays)
 
 
@@ -52,20 +46,12 @@ def unpacked_tensor_model(container: Container, estimator: Any) -> SavedModel:
     model = estimator(**plain_parameters(content, estimator))
     model._validate_params()
     model.mode_names_ = tuple(names)
-    model.factors_, model.mode_weights_, labels = [], [], []
+    model.factors_ = []
     for mode, (size, about) in enumerate(zip(shape, stored, strict=True)):
-        name, fields = factor_name(mode), Fields(about, f"content.factors[{mode}]")
-        factor = packed.unpack_matrix(arrays, name, fields, (size, r))
-        model.factors_.append(factor)
-        has_labels = fields.take("has_labels", bool)
-        labels.append(packed.unpack_names(arrays, f"labels_{name}", size) if has_labels else None)
-        weights = f"weights_{name}"
-        model.mode_weights_.append(
-            packed.nonnegative(packed.shaped_array(arrays, weights, (size,)), weights)
-            if weights in arrays
-            else None
-        )
-    model.labels_ = tuple(labels)
+        fields = Fields(about, f"content.factors[{mode}]")
+        model.factors_.append(packed.unpack_matrix(arrays, factor_name(mode), fields, (size, r)))
+    model.labels_, weights = packed.unpack_modes(arrays, shape)
+    model.mode_weights_ = list(weights)
     low, high = COMPONENT_SUMS[model.factors_[0].dtype.name]
     for name, sizes in (("factor_sums", (len(shape), r)), ("weights", (r,))):
         sums = packed.nonnegative(packed.shaped_array(arrays, name, sizes), name)
@@ -78,7 +64,7 @@ def unpacked_tensor_model(container: Container, estimator: Any) -> SavedModel:
     return SavedModel(
         model=model,
         W=None,
-        sample_names=labels[0],
+        sample_names=model.labels_[0],
         feature_names=None,
         sample_metadata={},
         metadata=content.take("metadata", dict),
