@@ -211,6 +211,8 @@ def _checked_tensor(
         if is_new and missing.nnz == math.prod(X.shape):
             raise ValueError("missing covers every cell of X: nothing would be left to fit.")
         by_name["missing"] = missing if missing.nnz else None
+    if not any(penalties.penalised_modes):
+        penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)
     data = TensorData(X, n_threads=effective_threads(n_threads))
     if is_new:
         warn_if_not_counts(data.view(0))

@@ -17,7 +17,7 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.estimators.run_options import RunOptions
 from klnmf.uncertainty import dispersion
-from klnmf.uncertainty.refits import drawn_counts
+from klnmf.uncertainty.refits import constraints_by_mode, drawn_counts
 
 
 class NullCounts(NamedTuple):
@@ -41,19 +41,18 @@ def null_counts(
     varies no more than that. Components of fixed columns of W stay beside the one of rank 1. There
     are no zeros; missing cells are 0. For a tensor, rank 1 is the product of its margins.
     """
-    given: dict[str, Any] = {name: getattr(constraints, name) for name in ("exposure", "missing")}
+    own: dict[str, Any] = {}
     if is_tensor := isinstance(X, SparseTensor):
-        is_weighted = any(part is not None for part in constraints.weights)
-        given["weights"] = list(constraints.weights) if is_weighted else None
+        given = constraints_by_mode(constraints)
     else:
-        given |= {"sample_weight": constraints.sample_weight, "fixed_W": constraints.fixed[0]}
+        names = ("sample_weight", "exposure", "missing")
+        given = {name: getattr(constraints, name) for name in names}
+        given["fixed_W"], own["feature_weight"] = constraints.fixed[0], constraints.feature_weight
 
     def model(rank: int) -> Any:
-        own: dict[str, Any] = {"feature_weight": constraints.feature_weight}
-        kind = PoissonCP if is_tensor else KLNMF
-        return kind(
+        return (PoissonCP if is_tensor else KLNMF)(
             rank,
-            **({} if is_tensor else own),
+            **own,
             tol=1e-3,
             random_state=seed,
             n_threads=n_threads,

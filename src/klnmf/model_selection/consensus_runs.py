@@ -11,16 +11,11 @@ from threadpoolctl import threadpool_limits
 from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import feature_names_of
-from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.tensor_data import is_float32_enough
 from klnmf.data.validation import is_integer_valued
 from klnmf.estimators.arguments import check_arguments, explains_misplaced
-from klnmf.estimators.checked_counts import (
-    ConstrainedCounts,
-    checked_counts,
-    warn_of_data,
-)
+from klnmf.estimators.checked_counts import ConstrainedCounts, checked_counts, warn_of_data
 from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.model_selection.consensus_groups import grouped_runs
 from klnmf.model_selection.consensus_null import null_counts
@@ -40,7 +35,7 @@ from klnmf.support.option_names import option
 from klnmf.support.progress import WorkProgress
 from klnmf.support.threads import run_in_threads
 from klnmf.topics.checks import checked_choice, checked_names
-from klnmf.uncertainty.refits import unit_spectra
+from klnmf.uncertainty.refits import LABELS_INSTEAD, comparable, unit_spectra
 
 ROW_SOLVE = RowSolve(tolerance=1e-5)
 # Runs on the null if it is not said how many; more hardly change its figures.
@@ -245,9 +240,8 @@ def consensus(
         found = _agreed(wide, by_row, of_runs, objectives, threshold, refit, seed)
         found = replace(found, feature_names=names)
         if is_tensor:
-            about = {"mode_names": X.mode_names, "mode_labels": X.labels}
-            about |= {"mode_weights": known.weights}
-            found = replace(found, sizes=counts.X.shape[1:], **about)
+            about = {"mode_labels": X.labels, "mode_weights": known.weights}
+            found = replace(found, sizes=X.shape[1:], mode_names=X.mode_names, **about)
         if not n_null:
             return found
         null = null_counts(counts.X, n_components, known, seed, jobs)
@@ -259,7 +253,7 @@ def consensus(
         groups = grouped_runs(null_spectra, n_null, threshold, seed, n_given)
         medians = np.zeros((n_components, 1))
         if groups.medians is not None:
-            medians = _comparable(groups.medians, counts.X.shape[1:])
+            medians = comparable(groups.medians, counts.X.shape[1:])
         figures = groups.figures(null_spectra, medians, n_null)
         agreement = NullAgreement(
             **{name: -np.sort(-figure) for name, figure in figures._asdict().items()},
@@ -280,13 +274,9 @@ def _checked_data(
         if name in REFUSED:
             raise ValueError(f"consensus does not take {name}: it {REFUSED[name]}.")
     check_arguments(given, "consensus", (*(TAKEN_OF_TENSORS if is_tensor else TAKEN), "run"))
-    penalties = Penalties()
-    if is_tensor:
-        penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)
-        dtype = dtype if is_float32_enough(X) else np.float64
-    checked = checked_counts(
-        X, given, "consensus", dtype=dtype, penalties=penalties, takes_tensors=True
-    )
+    if is_tensor and not is_float32_enough(X):
+        dtype = np.float64
+    checked = checked_counts(X, given, "consensus", dtype=dtype, takes_tensors=True)
     counts = checked.in_memory(n_components)
     if counts.data.nnz == 0:
         raise ValueError("All values of X are zero, so there are no components to find.")
@@ -296,10 +286,7 @@ def _checked_data(
 
 def _checked_names(given: Sequence[str] | None, X: Any, n_features: int) -> Array | None:
     if isinstance(X, SparseTensor) and given is not None:
-        raise ValueError(
-            "feature_names are for matrices. Pass SparseTensor(..., labels=...), with the labels "
-            "of every mode."
-        )
+        raise ValueError(LABELS_INSTEAD)
     names = feature_names_of(X) if given is None else given
     if names is None:
         return None
@@ -337,13 +324,6 @@ def restarted(
     return EndOfRun(unit_spectra(by_mode), float(state.objective))
 
 
-def _comparable(components: Array, sizes: tuple[int, ...]) -> Array:
-    """Return components in which every mode counts the same, as in the spectra of runs."""
-    if len(sizes) == 1:
-        return components
-    return unit_spectra(np.split(components, np.cumsum(sizes[:-1]), axis=1))
-
-
 def _agreed(
     problem: Problem,
     by_row: Problem,
@@ -370,7 +350,7 @@ def _agreed(
     labels = np.where(groups.labels < 0, -1, np.argsort(order)[groups.labels])
     W, others = W[:, order], [np.ascontiguousarray(H[:, order].T) for H in others]
     components = np.concatenate(others, axis=1)
-    rows = _comparable(components, known.shape[1:])
+    rows = comparable(components, known.shape[1:])
     figures = groups._replace(labels=labels).figures(spectra, rows, n_runs)
     by_mode = enumerate((W, *(H.T for H in others)))
     factors = [known.in_fit(mode, factor) for mode, factor in by_mode]

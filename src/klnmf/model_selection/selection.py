@@ -209,10 +209,8 @@ def _constrained_counts(X: Any, given: dict[str, Any], penalties: Penalties) -> 
             )
     for penalty, value in penalties.by_name.items():
         checked_nonnegative(penalty, value)
-    if not is_matrix:
-        if any(penalties.penalised_modes):
-            raise ValueError("select_rank takes penalties for matrices only. Leave them out.")
-        penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)
+    if not is_matrix and any(penalties.penalised_modes):
+        raise ValueError("select_rank takes penalties for matrices only. Leave them out.")
     checked = checked_counts(X, given, name, penalties=penalties, min_samples=2, takes_tensors=True)
     counts = checked.X
     if is_matrix and is_integer_valued(counts) and counts.data.max(initial=0) < EXACT_IN_FLOAT32:

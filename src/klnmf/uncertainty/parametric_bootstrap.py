@@ -35,7 +35,7 @@ from klnmf.uncertainty.intervals import (
     upper_limits,
 )
 from klnmf.uncertainty.overdispersion import Dispersion, estimated_dispersion, poisson_dispersion
-from klnmf.uncertainty.refits import refits
+from klnmf.uncertainty.refits import LABELS_INSTEAD, refits
 from klnmf.uncertainty.residual_moments import FittedRates, feature_of, nonzeros
 
 Noise = Literal["estimated", "poisson"]
@@ -194,10 +194,7 @@ def _names(
     if isinstance(model, KLNMF):
         return names_of_features(model, given), (), ()
     if given is not None:
-        raise ValueError(
-            "feature_names are for matrices. Pass SparseTensor(..., labels=...) to fit, with the "
-            "labels of every mode."
-        )
+        raise ValueError(LABELS_INSTEAD)
     features = model.labels_[1]
     labels = (data.counts.labels[0], *model.labels_[1:])
     return None if features is None else list(map(str, features)), model.mode_names_, labels

@@ -20,6 +20,11 @@ from klnmf.support.array_types import Array, FloatArray
 from klnmf.topics import component_similarity, match_components
 from klnmf.uncertainty.data_of_fit import DataOfFit
 
+LABELS_INSTEAD = (
+    "feature_names are for matrices. Pass SparseTensor(..., labels=...), with the labels of every "
+    "mode."
+)
+
 
 class Refit(NamedTuple):
     """A refit, with its components in the order of the model."""
@@ -47,7 +52,7 @@ def refits(
     components = np.ascontiguousarray(data.H.T)
     if isinstance(model, PoissonCP):
         parameters: dict[str, Any] = {}
-        arguments = {"start": [data.W, *data.others], **_constraints_by_mode(data.constraints)}
+        arguments = {"start": [data.W, *data.others], **constraints_by_mode(data.constraints)}
     else:
         parameters, arguments = _constraints_by_name(data.constraints)
         arguments |= {"W": data.W, "H": components}
@@ -69,14 +74,8 @@ def refits(
         again = clone(estimator).set_params(random_state=int(generator.integers(2**31 - 1)))
         new_W = again.fit_transform(drawn, **arguments)
         found = np.ascontiguousarray(np.concatenate(again._others()).T)
-        order, similarity = matched(of_modes(components), of_modes(found), stays)
+        order, similarity = matched(comparable(components, sizes), comparable(found, sizes), stays)
         return Refit(new_W[:, order], found[order], similarity, bool(again.converged_))
-
-    def of_modes(rows: Array) -> Array:
-        """Return components in which every mode counts the same."""
-        if len(sizes) == 1:
-            return rows
-        return unit_spectra(np.split(rows, np.cumsum(sizes[:-1]), axis=1))
 
     with ThreadPoolExecutor(n_jobs) as pool:
         waiting: deque[Future[Refit]] = deque()
@@ -112,7 +111,7 @@ def drawn_counts(
     return SparseTensor(drawn.coords, drawn.values.astype(dtype), drawn.shape)
 
 
-def _constraints_by_mode(constraints: Constraints) -> dict[str, Any]:
+def constraints_by_mode(constraints: Constraints) -> dict[str, Any]:
     """Return the constraints for the fit of a tensor."""
     by_mode = {name: list(getattr(constraints, name)) for name in ("weights", "fixed", "zeros")}
     given = {k: parts for k, parts in by_mode.items() if any(x is not None for x in parts)}
@@ -139,8 +138,8 @@ def _constraints_by_name(constraints: Constraints) -> tuple[dict[str, Any], dict
 
 def _stays_in_place(constraints: Constraints) -> npt.NDArray[np.bool_]:
     """By component, whether a refit cannot find it in another place: it is fixed or has zeros."""
-    is_frozen = constraints.is_frozen(0) | constraints.is_frozen(1)
-    return np.asarray(is_frozen | constraints.has_zeros)
+    is_frozen = [constraints.is_frozen(mode) for mode in range(len(constraints.shape))]
+    return np.asarray(np.any(is_frozen, axis=0) | constraints.has_zeros)
 
 
 def unit_spectra(by_mode: Sequence[Array]) -> Array:
@@ -150,6 +149,13 @@ def unit_spectra(by_mode: Sequence[Array]) -> Array:
         lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         parts.append(rows / (np.where(lengths > 0, lengths, 1) * math.sqrt(len(by_mode))))
     return np.concatenate(parts, axis=1)
+
+
+def comparable(components: Array, sizes: Sequence[int]) -> Array:
+    """Return components in which every mode counts the same; those of a matrix as they are."""
+    if len(sizes) == 1:
+        return components
+    return unit_spectra(np.split(components, np.cumsum(sizes[:-1]), axis=1))
 
 
 def matched(components: Array, refitted: Array, stays: Array) -> tuple[Array, Array]:
