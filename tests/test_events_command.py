@@ -15,8 +15,6 @@ from commands import outcome
 from event_files import MODES, tensor_of_sales, write_sales, write_table
 from klnmf import load_model
 from klnmf.cli import main
-from klnmf.cli.options import BINS as BINS_OF_COMMANDS
-from klnmf.data.events import BINS
 from klnmf.model_selection import RankSelection
 from klnmf.readers import CountTable, read_tensor, write_counts, write_tensor
 from klnmf.simulate import simulate_counts
@@ -100,8 +98,7 @@ def test_a_matrix_in_npz_is_no_tensor(capsys: Any) -> None:
         (("--format", "csv"), "--format cannot be used with events"),
         (("--solver", "ccd"), "--solver ccd is for matrices; for events, choose one of: srcd, mu"),
         (("--init", "nndsvd"), "--init nndsvd is for matrices; for events, choose one of: samples"),
-        (("--bins", "data=week"), "--bins names 'data', which is not in --modes."),
-        (("--bins", "date=decade"), "must be like date=week, with day, week, month or year; got"),
+        (("--bins", "date"), "must be like date=week; got 'date'"),
         (("--modes", "customer"), "--modes names one column; name two or more, such as --modes"),
     ],
 )
@@ -138,19 +135,22 @@ def test_values_need_modes(capsys: Any) -> None:
     assert "--values is for events: name the columns that identify them too" in err
     write_tensor("cells.npz", tensor_of_sales())
     code, _, err = outcome(capsys, "fit", "cells.npz", "--values", "units")
-    assert code == 2
-    assert "--values is for tables of events; cells.npz holds a tensor." in err
+    assert code == 1
+    assert "--values cannot be used with .npz files." in err
+    for bins, message in (
+        ("data=week", "bins names 'data', which is not in modes. Did you mean 'date'?"),
+        ("date=decade", "bins['date'] must be one of 'day', 'week', 'month', 'year'; got 'decade'"),
+    ):
+        code, _, err = outcome(capsys, "fit", "sales.csv", *EVENTS, "--bins", bins)
+        assert code == 1
+        assert message in err
 
 
 def test_modes_of_a_tensor_are_counted(capsys: Any) -> None:
     write_tensor("cells.npz", tensor_of_sales())
     code, _, err = outcome(capsys, "fit", "cells.npz", "--modes", "a,b")
     assert code == 1
-    assert "--modes names 2 modes, and cells.npz has 3" in err
-
-
-def test_bins_are_those_of_the_library() -> None:
-    assert tuple(BINS) == BINS_OF_COMMANDS
+    assert "mode_names must be 3 texts, one for each mode; got" in err
 
 
 # ---- topics --------------------------------------------------------------------------------------

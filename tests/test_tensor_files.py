@@ -191,9 +191,10 @@ def test_nothing_is_left_half_written(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_options_that_a_format_does_not_have(tmp_path: Path) -> None:
     write_tensor(tmp_path / "a.npz", SMALL)
     write_table(tmp_path / "a.csv", SMALL)
-    with pytest.raises(TypeError, match=r"modes cannot be used with \.npz files"):
-        read_tensor(tmp_path / "a.npz", modes=["a", "b"])
-    with pytest.raises(TypeError, match=r"shape cannot be used with \.csv files"):
+    with pytest.raises(TypeError, match=r"values.* cannot be used with \.npz files"):
+        read_tensor(tmp_path / "a.npz", values="a")
+    assert read_tensor(tmp_path / "a.npz", modes=["a", "b", "c"]).mode_names == ("a", "b", "c")
+    with pytest.raises(TypeError, match=r"shape.* cannot be used with \.csv files"):
         read_tensor(tmp_path / "a.csv", modes=["a", "b"], shape=(2, 2))
     for modes in (None, "mode_0"):
         with pytest.raises(TypeError, match=r"must name the columns of a \.csv file, such as mod"):

@@ -202,13 +202,8 @@ def simulate_tensor(
         Expected number of counts in all.
     sparsity : float in [0, 1), default=0.0
         Probability that an entry of a factor is exactly 0.
-    concentration : float, default=0.3
-        Dirichlet concentration of the columns of the factors and of the weights.
-    dispersion : float, default=0.0
-        α: the variance of a cell is y + α y² for a mean of y, with independent gamma factors of the
-        cells.
-    random_state : None, int, RandomState or Generator, default=None
-        Seed or generator. The same int gives the same result.
+    concentration, dispersion, random_state
+        As in `simulate_counts`, for all factors.
 
     Returns
     -------

@@ -63,39 +63,14 @@ def read_events(args: argparse.Namespace) -> SparseTensor:
     """Read DATA, and print its modes."""
     from klnmf.readers import read_tensor
 
-    if is_tensor_file(args.data):
-        for name in ("values", "bins"):
-            if getattr(args, name) is not None:
-                raise UsageError(
-                    f"{option(name)} is for tables of events; {args.data} holds a tensor."
-                )
-        tensor = _named(args, read_tensor(args.data))
-    else:
-        if len(args.modes) < 2:
-            raise UsageError(
-                f"{option('modes')} names one column; name two or more, such as "
-                f"{option('modes', 'customer,product,date')}."
-            )
-        for name in args.bins or ():
-            if name not in args.modes:
-                raise UsageError(f"{option('bins')} names {name!r}, which is not in --modes.")
-        tensor = read_tensor(args.data, modes=args.modes, values=args.values, bins=args.bins)
+    if args.modes is not None and len(args.modes) < 2:
+        raise UsageError(
+            f"{option('modes')} names one column; name two or more, such as "
+            f"{option('modes', 'customer,product,date')}."
+        )
+    tensor = read_tensor(args.data, **{name: getattr(args, name) for name in EVENTS})
     say(args, f"{args.data}: {repr(tensor).partition('(')[2][:-1]}")
     return tensor
-
-
-def _named(args: argparse.Namespace, tensor: SparseTensor) -> SparseTensor:
-    """Return a tensor with the names of its modes that --modes gives."""
-    from klnmf.data.sparse_tensor import SparseTensor
-
-    if args.modes is None:
-        return tensor
-    if len(args.modes) != tensor.ndim:
-        raise CommandError(
-            f"{option('modes')} names {len(args.modes)} modes, and {args.data} has {tensor.ndim}."
-        )
-    parts = (tensor.coords, tensor.values, tensor.shape)
-    return SparseTensor(*parts, mode_names=args.modes, labels=tensor.labels)
 
 
 # ---- models --------------------------------------------------------------------------------------

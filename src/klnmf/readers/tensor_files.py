@@ -61,7 +61,7 @@ def read_tensor(
     path : path
         File to read. Its name tells the format.
     modes : sequence of str, default=None
-        For events: the columns that become the modes.
+        For events: the columns that become the modes. For .tns and .npz: names of the modes.
     values : str, default=None
         For events: the column of counts. None counts 1 for each event.
     bins : dict, default=None
@@ -97,14 +97,16 @@ def read_tensor(
         raise not_there(path)
     if path.is_dir() or not path.stat().st_size:
         raise ReadError(path, "this is a folder." if path.is_dir() else "the file is empty.")
-    given = {"modes": modes, "values": values, "bins": bins, "shape": shape}
+    given = {"values": values, "bins": bins, "shape": shape}
     is_of_cells = ending not in _OF_EVENTS
-    for name in ("modes", "values", "bins") if is_of_cells else ("shape",):
+    for name in ("values", "bins") if is_of_cells else ("shape",):
         if given[name] is not None:
-            raise TypeError(f"{name} cannot be used with {ending} files.")
+            raise TypeError(f"{option(name)} cannot be used with {ending} files.")
     if is_of_cells:
         arrays = _read_tns(path) if ending == ".tns" else _read_npz(path)
-        arrays["shape"] = arrays.get("shape") if shape is None else shape
+        for name, value in (("shape", shape), ("mode_names", modes)):
+            if value is not None:
+                arrays[name] = value
         return _made(path, partial(SparseTensor, **arrays))
     if modes is None or isinstance(modes, str):
         example = option("modes", ["customer", "product", "date"])
