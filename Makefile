@@ -21,7 +21,7 @@ INSTALL := $(PIP) install --quiet --no-build-isolation \
     --config-settings=cmake.define.KLNMF_WERROR=$(WERROR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow lint types layers pytest fuzz test-clang \
+.PHONY: help venv demo install test test-slow test-cuda lint types layers pytest fuzz test-clang \
     test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
 .DELETE_ON_ERROR:
 
@@ -95,6 +95,12 @@ test-slow: install  ## slow tests (with a quick fuzzing), then the sanitizer run
 	@# Exit status 5: no test carries the mark.
 	@$(BIN)/python -m pytest -q -m slow || [ $$? -eq 5 ]
 	@$(MAKE) --no-print-directory sanitize
+
+# Fails where there is no GPU.
+test-cuda: install  ## tests of backend="cuda", on an NVIDIA GPU
+	@echo "==> tests on a GPU"
+	@$(BIN)/python -c 'import cupy' || $(PIP) install --quiet '.[cuda]' --no-build-isolation
+	@$(BIN)/python -m pytest -q --cuda tests/test_cuda_kernels.py tests/test_cuda_fits.py
 
 # ---- fuzzing ----------------------------------------------------------------------------------------
 

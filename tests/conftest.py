@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, settings
 
 pytest.register_assert_rewrite(
     "checkpoint_checks",
+    "gpu_checks",
     "kernel_checks",
     "plot_checks",
     "reader_checks",
@@ -34,6 +35,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help='let backend="auto" be one whose factors only its verbs can read, as on a GPU',
     )
+    parser.addoption("--cuda", action="store_true", help="run the tests that need a GPU, alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Tests that need a GPU run with ``--cuda``, and then nothing else does; none is skipped."""
+    wanted = config.getoption("--cuda")
+    left_out = [item for item in items if (item.get_closest_marker("cuda") is not None) != wanted]
+    items[:] = [item for item in items if item not in left_out]
+    config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True)

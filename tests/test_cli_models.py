@@ -298,7 +298,7 @@ def test_info_names_versions_machine_and_model(model: Path, capsys: Any) -> None
     assert facts["versions"]["numpy"] == np.__version__
     assert facts["machine"]["threads"] >= 1
     assert facts["machine"]["instruction set"]
-    assert set(facts["back-ends"]) == {"cpu", "dask", "reference"}
+    assert set(facts["back-ends"]) == {"cpu", "cuda", "dask", "reference"}
     _, text, _ = outcome(capsys, "info", model)
     assert "components               3" in text
     assert "input                    counts.npz" in text

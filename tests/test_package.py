@@ -58,6 +58,7 @@ def test_all_that_is_imported_is_declared() -> None:
 
     def names(requirements: list[str]) -> set[str]:
         found = {re.split(r"[<>=\[;]", text)[0] for text in requirements}
+        found = {name.replace("cupy-cuda12x", "cupy") for name in found}
         return {name.replace("scikit-learn", "sklearn").replace("-", "_") for name in found}
 
     declared = names(needed)

@@ -14,6 +14,7 @@ __all__ = ["Backend", "ClusterLostError"]
 # lacks nothing.
 BACKENDS = {
     "cpu": ("klnmf.backends.cpu", "CpuBackend"),
+    "cuda": ("klnmf.backends.cuda.backend", "CudaBackend"),
     "reference": ("klnmf.backends.reference", "ReferenceBackend"),
     "dask": ("klnmf.backends.dask.backend", "DaskBackend"),
 }

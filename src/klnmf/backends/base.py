@@ -208,6 +208,7 @@ class Backend(ABC):
     most_modes: ClassVar[int | None] = None
     most_components: ClassVar[int | None] = None
     keeps_factors: ClassVar[bool] = True  # whether a later fit can go on from those of this one
+    checkpoints_of: ClassVar[str | None] = None  # another one, with which it shares checkpoints
     data: CountData
     n_threads: int | None = None  # in this process, if it says
     narrow_dtype: Any = None  # a smaller type than the data's that factors may have too

@@ -78,7 +78,8 @@ def _usable(name: str) -> str:
 
 def _installed(extra: str, packages: list[str]) -> str:
     """Return the versions of the packages of an extra, or what to install."""
-    names = [package.replace("-", "_") for package in packages]
+    # CuPy has a package for each version of CUDA, and one name to import.
+    names = [re.sub("^cupy-.*", "cupy", package).replace("-", "_") for package in packages]
     versions = (f"{name} {installed_version(name)}" for name in names)
     return not_installed(extra, names) or ", ".join(versions)
 

@@ -139,6 +139,11 @@ def _refuse_other_objects(X: Any, name: str) -> None:
         )
     if _is_a(X, "klnmf.readers.table", "CountTable"):
         raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
+    if _is_a(X, "cupy", "ndarray") or _is_a(X, "cupyx.scipy.sparse", "spmatrix"):
+        raise TypeError(
+            f"{name} is in the memory of a GPU, where klnmf cannot take it yet. Pass {name}.get(), "
+            'and backend="cuda" to fit it on the GPU.'
+        )
     if _is_a(X, "anndata", "AnnData"):
         raise TypeError(
             f"{name} is an AnnData object. Use klnmf.tl.nmf(adata, ...) to fit it and "

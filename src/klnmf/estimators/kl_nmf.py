@@ -112,8 +112,9 @@ class KLNMF(ShownBelowDiagram, FittedByLoop):
         Continue from the last fit: from its full state if X is the same and that fit had
         ``warm_start=True`` too, so that two fits of 10 iterations are one of 20; otherwise from its
         components. Iterations and seconds in ``history_`` continue as well.
-    backend : {"auto", "cpu", "dask", "reference"}, default="auto"
-        Where to compute. "auto" is the C++ core on this machine. "dask" is the same core on the
+    backend : {"auto", "cpu", "cuda", "dask", "reference"}, default="auto"
+        Where to compute. "auto" is the C++ core on this machine. "cuda" is an NVIDIA GPU, in
+        float32 (docs/guide/gpu.md). "dask" is the same core on the
         workers of a Dask cluster, with exactly the same result: those of the current
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
         the fit (docs/guide/large_data.md; in a script, put the fit under

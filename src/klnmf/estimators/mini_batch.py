@@ -72,8 +72,9 @@ class MiniBatchKLNMF(FactorModel):
         As in :class:`~klnmf.KLNMF`. In ``partial_fit``, the first batch decides.
     sparse_output : bool, default=False
         Return W and ``components_`` as CSR arrays; their zeros are exact.
-    backend : {"auto", "cpu", "reference"}, default="auto"
-        Where to compute. "auto" is the C++ core; "reference" is slow NumPy.
+    backend : {"auto", "cpu", "cuda", "reference"}, default="auto"
+        Where to compute. "auto" is the C++ core; "cuda" is an NVIDIA GPU, in float32; "reference"
+        is slow NumPy.
 
     Attributes
     ----------

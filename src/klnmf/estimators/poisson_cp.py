@@ -64,7 +64,7 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
         Type to compute in. None keeps that of X, or is float64 where products of small shares would
         become 0 in float32: of many modes, or of counts of very different sizes.
     backend : {"auto", "cpu", "reference"}, default="auto"
-        Where to compute. "dask" takes matrices only.
+        Where to compute. "dask" and "cuda" take matrices only.
     n_init, max_iter, n_threads, random_state, sparse_output, warm_start, run
         As in `klnmf.KLNMF`.
 

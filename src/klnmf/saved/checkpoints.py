@@ -55,7 +55,7 @@ def fit_identity(
         **data_identity(data),
         "checksums of the start": starts,
         "solver": NAMES_IN_FILES.get(repr(solver), repr(solver)),
-        "backend": problem.backend.name,
+        "backend": problem.backend.checkpoints_of or problem.backend.name,
         **problem.penalties.by_name,
         **parameters,
         **({} if checksum is None else {"checksum of what is known": checksum}),

@@ -1,0 +1,373 @@
+"""Row problems on an NVIDIA GPU: the verbs, on CuPy arrays."""
+
+from __future__ import annotations
+
+import math
+import threading
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from klnmf.backends.base import Backend, Fixed, Improve, Multiply, RowTotals, Rule, Solve
+from klnmf.backends.cuda import factors
+from klnmf.backends.cuda.factors import CudaFactor, add_columns
+from klnmf.backends.cuda.modules import MOST_COMPONENTS, RankClass
+from klnmf.backends.cuda.rows import NULL, DeviceRows, check_memory
+from klnmf.data.sparse_data import CountData, RowView
+from klnmf.support.array_types import Array
+
+DONE, WAITS = 1, 4  # of a row, see kernels/layout.cu
+# Sweeps over the model of a step at most, and the share of the first one's largest move at which
+# they end: flat around these values.
+SWEEPS, LAST_MOVE = 8, 0.2
+# No row comes closer in float32.
+LEAST_TOLERANCE = 16 * float(np.finfo(np.float32).eps)
+OLDEST = (7, 0)  # compute capability
+
+
+class AsFloat32(CountData):
+    """Data in float64 whose values float32 holds: the type of the factors is the only change."""
+
+    def __init__(self, data: CountData) -> None:
+        self.shape, self.dtype, self.constraints = data.shape, np.dtype("f4"), data.constraints
+        self._data = data
+
+    def view(self, mode: int) -> RowView:
+        """See :class:`CountData`."""
+        return self._data.view(mode)
+
+
+@cache
+def _why_not() -> str | None:
+    try:
+        import cupy as cp
+    except ImportError:
+        return "CuPy is not installed: pip install 'klnmf[cuda]' (for CUDA 13: cupy-cuda13x)"
+    try:
+        found = cp.cuda.runtime.getDeviceCount()
+        version = cp.cuda.Device().compute_capability if found else ""
+    except cp.cuda.runtime.CUDARuntimeError as error:
+        return f"no usable NVIDIA GPU and driver ({error})"
+    if not found or (int(version[:-1]), int(version[-1])) < OLDEST:
+        return "no NVIDIA GPU of compute capability 7.0 or later"
+    return None
+
+
+class CudaBackend(Backend):
+    """All of X on one GPU, by rows and by columns; factors in float32, sums in float64.
+
+    Every sum has a fixed order: a fit has the same bits on every run on the same kind of GPU.
+    """
+
+    name: ClassVar[str] = "cuda"
+    summary: ClassVar[str] = "CUDA on one NVIDIA GPU, in float32"
+    rules: ClassVar[frozenset[type[Rule]]] = frozenset({Improve, Solve, Multiply})
+    constrained_rules: ClassVar[frozenset[type[Rule]]] = rules
+    most_modes: ClassVar[int | None] = 2
+    most_components: ClassVar[int | None] = MOST_COMPONENTS
+    checkpoints_of: ClassVar[str | None] = "cpu"  # a fit goes on on the other, to rounding
+
+    def __init__(self, data: CountData, n_threads: int | None = None) -> None:
+        if data.dtype == np.float64:
+            if not data.is_exact_in_float32:
+                raise ValueError(
+                    "backend='cuda' computes in float32, which cannot hold all values of X (with "
+                    "their weights) exactly. Pass dtype='float32' to round them, or choose "
+                    "backend='cpu'."
+                )
+            data = AsFloat32(data)
+        self.data, self.n_threads = data, n_threads
+        self._rows: dict[int, DeviceRows] = {}
+        self._lock = threading.RLock()  # runs on several threads share the scratch memory
+
+    @classmethod
+    def available(cls) -> str | None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return _why_not()
+
+    def close(self) -> None:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        self._rows.clear()
+
+    # ---- factors ---------------------------------------------------------------------------------
+
+    def upload(self, array: Any, mode: int, dtype: Any = None) -> CudaFactor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        rank_class = RankClass.of(array.shape[1], max(self.data.shape))
+        # The least that anything needs: X once, two factors and what a half-step makes of one.
+        numbers = 3 * sum(self.data.shape) * rank_class.stride
+        n_resident = sum(rows.nnz for rows in self._rows.values())
+        check_memory(4 * numbers + 8 * max(self.data.nnz - n_resident, 0), "X and its factors")
+        return factors.uploaded(array, rank_class)
+
+    def download(self, factor: CudaFactor, rows: Array | None = None) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factors.downloaded(factor, rows)
+
+    def copy(self, factor: CudaFactor, dtype: Any = None) -> CudaFactor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        copied = factor.like(factor.array.copy())
+        copied.sums = factor.sums
+        return copied
+
+    def scaled(self, factor: CudaFactor, scales: Array, order: Array | None = None) -> CudaFactor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factors.scaled(factor, scales, order)
+
+    def merged(
+        self,
+        factor: CudaFactor,
+        pair: tuple[int, int],
+        weights: tuple[float, float],
+        column: Array | None,
+    ) -> CudaFactor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factors.merged(factor, pair, weights, column)
+
+    def extrapolated(
+        self, newest: CudaFactor, previous: CudaFactor, weight: float, keep: float
+    ) -> CudaFactor:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return factors.extrapolated(newest, previous, weight, keep)
+
+    # ---- sums ------------------------------------------------------------------------------------
+
+    def _sums(self, factor: CudaFactor) -> Array:
+        if factor.sums is None:
+            factor.sums = add_columns(factor, NULL, 0.0, NULL)
+        sums: Array = factor.sums.get()[:, : factor.rank]
+        return sums
+
+    def column_sums(self, factor: CudaFactor) -> Array:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        sums: Array = self._sums(factor)[0]
+        return sums
+
+    def sums_and_squares(self, mode: int, factor: CudaFactor) -> tuple[Array, Array]:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        rows = self._rows_of(mode)
+        if rows.shares is NULL:
+            sums = self._sums(factor)
+        else:
+            sums = add_columns(factor, rows.shares, 0.0, NULL).get()[:, : factor.rank]
+        return sums[0], sums[1]
+
+    def count_zeros(self, factor: CudaFactor) -> int:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        return int(self._sums(factor)[2].sum())
+
+    # ---- row problems ----------------------------------------------------------------------------
+
+    def _rows_of(self, mode: int) -> DeviceRows:
+        with self._lock:
+            if mode not in self._rows:
+                self._rows[mode] = DeviceRows(self.data.view(mode))
+            return self._rows[mode]
+
+    def update_rows(self, x: CudaFactor, fixed: Fixed, rule: Rule) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        with self._lock:
+            half_step = HalfStep(self._rows_of(fixed.mode), x, fixed)
+            x.sums = None
+            half_step.apply(rule)
+            totals = half_step.totals(rule)
+            if math.isinf(totals.kkt) and half_step.restarts():
+                half_step.apply_again(rule)
+                totals = half_step.totals(rule)
+            return totals
+
+    def evaluate(self, x: CudaFactor, fixed: Fixed, want_residual: bool = True) -> RowTotals:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        with self._lock:
+            half_step = HalfStep(self._rows_of(fixed.mode), x, fixed)
+            half_step.evaluate(with_sums=want_residual)
+            return half_step.totals()
+
+
+class HalfStep:
+    """Launches over all rows of a mode, for one x and one fixed factor."""
+
+    def __init__(self, rows: DeviceRows, x: CudaFactor, fixed: Fixed) -> None:
+        import cupy as cp
+
+        self.rows, self.x, self.A, self.cp = rows, x, fixed.factors[0], cp
+        self.layout = x.rank_class
+        self.terms = self._terms(fixed)
+        self.scratch: tuple[Any, Any] | None = None
+        self.tasks: Any = NULL  # numbers of the tasks that are not done; NULL: all
+        self.n_tasks = rows.n_tasks
+
+    def _terms(self, fixed: Fixed) -> tuple[Any, ...]:
+        """Arguments of kernels that say what the rows have beside their nonzeros."""
+        cp, rows, stride = self.cp, self.rows, self.layout.stride
+        with_penalties = fixed.l2 is not None
+        shares = rows.shares if with_penalties else NULL
+        slopes = cp.empty(stride)
+        if fixed.slopes is None:
+            self.A.sums = add_columns(self.A, NULL, fixed.l1, slopes)
+        else:
+            padded = np.zeros(stride)
+            padded[: self.x.rank] = fixed.slopes
+            slopes = cp.asarray(padded)
+        own_slopes: Any = NULL
+        rank = np.int32(self.x.rank)
+        if rows.missing is not None:
+            starts, columns = rows.missing
+            count = len(starts) - 1
+            own_slopes = cp.zeros((max(count, 1), stride))
+            l1 = np.float64(fixed.l1 if shares is NULL else 0.0)
+            settings = (self.A.array, np.int64(rows.n_columns), slopes, l1, rank, own_slopes)
+            if count:
+                self._launch(
+                    "observed_slopes", count, 32, (starts, columns, np.int32(count), *settings)
+                )
+        l2, l1 = np.float64(fixed.l2 or 0.0), np.float64(rows.constraints.l1)
+        masks = rows.masks(self.x.rank, stride)
+        return (
+            *(rank, slopes, l2, rows.own, own_slopes, shares, l1, *masks),
+            *(rows.totals, rows.least_root),
+        )
+
+    def _launch(
+        self, name: str, blocks: int, threads: int, arguments: Any, floats: int = 0
+    ) -> None:
+        kernel = self.x.kernel(name)
+        kernel((blocks,), (threads,), arguments, shared_mem=4 * floats)
+
+    @property
+    def _all_tasks(self) -> tuple[Any, ...]:
+        return (self.tasks, np.int32(self.n_tasks), *self.rows.tasks, self.A.array, self.x.array)
+
+    @property
+    def _long(self) -> tuple[Any, ...]:
+        return (self.rows.long_rows, self.rows.first_slots, self.x.array, *self.terms)
+
+    # ---- passes ----------------------------------------------------------------------------------
+
+    def first_order(
+        self,
+        power: float,
+        passed: int = 0,
+        *,
+        tested: bool = False,
+        only_sums: bool = False,
+        measured: bool = False,
+    ) -> None:
+        """S of every row and a multiplicative step, or S alone; see kernels/first_order.cu."""
+        rows, layout = self.rows, self.layout
+        if self.scratch is None:
+            self.scratch = tuple(self.cp.empty_like(self.x.array) for _ in range(2))
+        flags = (np.int32(flag) for flag in (passed, tested, only_sums, measured))
+        settings = (np.float32(power), *flags, *self.scratch, rows.state, rows.kkt, rows.gaps)
+        parts, warps = rows.parts(layout.sums_part, np.float32), layout.warps
+        self._launch(
+            "first_order",
+            -(-self.n_tasks // warps),
+            32 * warps,
+            (*self._all_tasks, *self.terms, *settings, parts),
+            warps * 3 * layout.stride,
+        )
+        if rows.n_long:
+            arguments = (*self._long, *settings, parts)
+            self._launch("first_order_long", rows.n_long, 128, arguments)
+
+    def second_order(self, tolerance: float, *, least: bool, measured: bool) -> None:
+        """S and M of every row, and a step; see kernels/step.cu."""
+        rows, layout, sums = self.rows, self.layout, NULL
+        if layout.blocks > 1:
+            self.first_order(1.0, only_sums=True)
+            assert self.scratch is not None
+            sums = self.scratch[1]
+        how = (np.int32(SWEEPS), np.float32(LAST_MOVE), np.float64(tolerance))
+        flags = (np.int32(least), np.int32(measured))
+        settings = (*how, *flags, sums, rows.state, rows.kkt, rows.gaps)
+        parts, warps = rows.parts(layout.matrix_part, np.float32), layout.warps
+        self._launch(
+            "second_order",
+            -(-self.n_tasks // warps),
+            32 * warps,
+            (*self._all_tasks, *self.terms, *settings, parts),
+            warps * layout.step_shared,
+        )
+        if rows.n_long:
+            arguments, floats = (*self._long, *settings, parts), layout.step_shared
+            self._launch(
+                "second_order_long", rows.n_long, 256, arguments, floats + layout.matrix_part
+            )
+
+    def evaluate(self, *, with_sums: bool) -> None:
+        """Values and, if wanted, residuals and gaps, with all sums in float64."""
+        rows, layout = self.rows, self.layout
+        results = (rows.row_values, rows.kkt, rows.gaps)
+        if not with_sums:  # those of the half-step stay
+            results = (rows.row_values, *self.cp.empty((2, rows.n_rows)))
+        parts = rows.parts(layout.stride + 2, np.float64)
+        arguments = (NULL, np.int32(rows.n_tasks), *rows.tasks, self.A.array, self.x.array)
+        floats = -(-layout.stride // 2) * 2 + 2 * layout.stride
+        kernel = "evaluate" if with_sums else "value"
+        self._launch(kernel, rows.n_tasks, 32, (*arguments, *self.terms, parts, *results), floats)
+        if rows.n_long:
+            ends = (np.int32(with_sums), parts, *results)
+            self._launch("evaluate_long", rows.n_long, 128, (*self._long, *ends))
+
+    def totals(self, rule: Rule | None = None) -> RowTotals:
+        """Return sums over all rows, by blocks in their order; after a rule, what it gives."""
+        rows, gives_value = self.rows, rule is None or rule.gives_value
+        if rule is not None and gives_value:
+            self.evaluate(with_sums=False)
+        blocks = max(1, -(-rows.n_rows // 4096))
+        out = self.cp.empty((blocks, 3))
+        values = rows.row_values if gives_value else NULL
+        arguments = (np.int32(rows.n_rows), values, rows.kkt, rows.gaps, out)
+        self._launch("totals_of_rows", blocks, 256, arguments)
+        of_values, kkt, gaps = out.get().T.tolist()
+        return RowTotals(sum(of_values) if gives_value else math.nan, max(kkt), sum(gaps))
+
+    # ---- rules -----------------------------------------------------------------------------------
+
+    def apply(self, rule: Rule) -> None:
+        """Apply a rule to every row."""
+        self.rows.state[:] = 0
+        match rule:
+            case Improve():
+                for number in range(rule.rounds):
+                    self.second_order(rule.tolerance, least=False, measured=number == 0)
+            case Multiply():
+                for passed in range(rule.relaxed + 1):
+                    power = 1.0 if passed == rule.relaxed else 3.0
+                    self.first_order(power, passed, tested=rule.relaxed > 0, measured=passed == 0)
+            case Solve():
+                self._solve(rule)
+            case _:
+                raise TypeError(f"backend='cuda' has no rule {type(rule).__name__}.")
+
+    def restarts(self) -> bool:
+        """Whether rows started evenly and have not moved since; all others are done then."""
+        state = self.rows.state
+        waits = (state & WAITS) != 0
+        state |= self.cp.where(waits, 0, DONE).astype(np.uint8)
+        return bool(waits.any())
+
+    def apply_again(self, rule: Rule) -> None:
+        """Apply a rule to the rows that started evenly; `Solve` has done so already."""
+        if isinstance(rule, Improve):
+            self.second_order(rule.tolerance, least=False, measured=False)
+        elif isinstance(rule, Multiply):
+            self.first_order(1.0)
+
+    def _solve(self, rule: Solve) -> None:
+        """Relaxed steps from an even start if cold, then steps on the rows that are not done."""
+        if rule.cold:
+            arguments = (np.int32(self.rows.n_rows), self.x.array, *self.terms)
+            self._launch("start_rows", -(-self.rows.n_rows // 4), 128, arguments)
+            powers = [3.0, *[2.0] * (rule.relaxed - 2), 1.5] if rule.relaxed > 1 else [2.0]
+            for passed, power in enumerate(powers[: rule.relaxed]):
+                self.first_order(power, passed)
+        tolerance = max(rule.tolerance, LEAST_TOLERANCE)
+        for number in range(rule.rounds):
+            self.second_order(tolerance, least=rule.cold and number == 0, measured=number == 0)
+            left = self.cp.flatnonzero((self.rows.state[self.rows.task_rows] & DONE) == 0)
+            if not len(left):
+                break
+            self.tasks, self.n_tasks = left.astype(np.int32), len(left)

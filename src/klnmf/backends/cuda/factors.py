@@ -1,0 +1,127 @@
+"""Factors on the device, and the verbs that look at nothing but factors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from klnmf.backends.cuda.modules import RankClass, module
+from klnmf.support.array_types import Array
+
+ROWS_OF_STRIP = 1024  # of column sums: fixed, so that these do not depend on the device
+THREADS = 256
+
+
+@dataclass(eq=False)
+class CudaFactor:
+    """A factor: rows of ``stride`` numbers, of which the first ``rank`` count and the rest is 0."""
+
+    array: Any  # CuPy, float32
+    rank: int
+    rank_class: RankClass
+    sums: Any = None  # column sums, sums of squares, numbers of zeros, if they are known
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and components."""
+        return len(self.array), self.rank
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the entries."""
+        return np.dtype(np.float32)
+
+    def like(self, array: Any) -> CudaFactor:
+        """Return a factor of the same rank with these entries."""
+        return CudaFactor(array, self.rank, self.rank_class)
+
+    def kernel(self, name: str) -> Any:
+        """Return a kernel for factors like this one."""
+        return module(self.rank_class, self.array.device.id).get_function(name)
+
+    def by_column(self, numbers: Array) -> Any:
+        """Return numbers of columns on the device, with 0 for the padding."""
+        import cupy as cp
+
+        padded = np.zeros(self.rank_class.stride, dtype=np.float32)
+        padded[: self.rank] = numbers
+        return cp.asarray(padded)
+
+
+def uploaded(array: Any, rank_class: RankClass) -> CudaFactor:
+    """Return a factor with the entries of a NumPy array."""
+    import cupy as cp
+
+    host = np.ascontiguousarray(np.asarray(array), dtype=np.float32)
+    target = cp.zeros((len(host), rank_class.stride), dtype=np.float32)
+    target[:, : host.shape[1]] = cp.asarray(host)
+    return CudaFactor(target, host.shape[1], rank_class)
+
+
+def downloaded(factor: CudaFactor, rows: Array | None) -> Array:
+    """Return a factor, or some of its rows, as a NumPy array."""
+    import cupy as cp
+
+    array = factor.array if rows is None else factor.array[cp.asarray(rows)]
+    result: Array = cp.ascontiguousarray(array[:, : factor.rank]).get()
+    return result
+
+
+def scaled(factor: CudaFactor, scales: Array, order: Array | None) -> CudaFactor:
+    """Return ``factor * scales``, with its columns in this order."""
+    import cupy as cp
+
+    array = factor.array * factor.by_column(scales)
+    if order is not None:
+        every = np.arange(factor.rank_class.stride)
+        every[: factor.rank] = order
+        array = cp.ascontiguousarray(array[:, cp.asarray(every)])
+    return factor.like(array)
+
+
+def merged(
+    factor: CudaFactor, pair: tuple[int, int], weights: tuple[float, float], column: Array | None
+) -> CudaFactor:
+    """Return a factor with two columns replaced, see `Backend.merged`."""
+    import cupy as cp
+
+    (first, second), array = pair, factor.array.copy()
+    both = (
+        np.float32(weight) * factor.array[:, k] for weight, k in zip(weights, pair, strict=True)
+    )
+    array[:, first] = sum(both)
+    array[:, second] = 0 if column is None else cp.asarray(column.astype(np.float32))
+    return factor.like(array)
+
+
+def extrapolated(
+    newest: CudaFactor, previous: CudaFactor, weight: float, keep: float
+) -> CudaFactor:
+    """Return ``max(newest + weight · (newest − previous), keep · newest)``."""
+    import cupy as cp
+
+    size, target = newest.array.size, cp.empty_like(newest.array)
+    numbers = (np.float32(weight), np.float32(keep), np.int64(size), target)
+    blocks = -(-size // THREADS)
+    newest.kernel("extrapolate")((blocks,), (THREADS,), (newest.array, previous.array, *numbers))
+    return newest.like(target)
+
+
+def add_columns(factor: CudaFactor, shares: Any, l1: float, slopes: Any) -> Any:
+    """Column sums, sums of squares and numbers of zeros, in float64 on the device, in fixed order.
+
+    ``slopes`` becomes the sums plus ``l1``, if it is an array.
+    """
+    import cupy as cp
+
+    (n_rows, _), stride = factor.shape, factor.rank_class.stride
+    strips = max(1, -(-n_rows // ROWS_OF_STRIP))
+    parts, sums = cp.empty((strips, 3, stride)), cp.empty((3, stride))
+    settings = (np.int64(n_rows), np.int32(ROWS_OF_STRIP), shares, parts)
+    grid = (strips, -(-stride // 32))
+    factor.kernel("column_sums")(grid, (32, 8), (factor.array, *settings))
+    ends = (np.int32(strips), np.int32(factor.rank), np.float64(l1), sums, slopes)
+    factor.kernel("add_strips")((-(-3 * stride // THREADS),), (THREADS,), (parts, *ends))
+    return sums
