@@ -185,8 +185,6 @@ def simulate_tensor(
     n_components: int,
     *,
     n_counts: float = 10_000.0,
-    sparsity: float = 0.0,
-    concentration: float = 0.3,
     dispersion: float = 0.0,
     random_state: RandomLike = None,
 ) -> SimulatedTensor:
@@ -200,10 +198,10 @@ def simulate_tensor(
         Number of components.
     n_counts : float, default=10_000
         Expected number of counts in all.
-    sparsity : float in [0, 1), default=0.0
-        Probability that an entry of a factor is exactly 0.
-    concentration, dispersion, random_state
-        As in `simulate_counts`, for all factors.
+    dispersion : float, default=0.0
+        α: the variance of a cell is y + α y² for a mean of y. 0 draws Poisson counts.
+    random_state : None, int, RandomState or Generator, default=None
+        Seed or generator. The same int gives the same result.
 
     Returns
     -------
@@ -219,16 +217,10 @@ def simulate_tensor(
     """
     n_components = checked_whole("n_components", n_components)
     sizes = [checked_whole("shape", size) for size in listed(shape, "shape", "a list of sizes")]
-    concentration = checked_positive("concentration", concentration)
-    if checked_nonnegative("sparsity", sparsity) >= 1.0:
-        raise ValueError(f"sparsity must be in [0, 1); got {sparsity}.")
     generator = _as_generator(random_state)
     shares = generator.dirichlet(np.full(n_components, 5.0))
     weights = shares * checked_positive("n_counts", n_counts)
-    factors = [
-        _sparse_dirichlet(generator, n_components, size, concentration, sparsity).T
-        for size in sizes
-    ]
+    factors = [_sparse_dirichlet(generator, n_components, size, 0.3, 0.0).T for size in sizes]
     alpha = one_for_each("dispersion", dispersion, sizes[1], "rows of the second mode")
     X = drawn_tensor(generator, factors, weights, alpha)
     return SimulatedTensor(X, [np.ascontiguousarray(factor) for factor in factors], weights)

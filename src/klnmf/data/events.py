@@ -164,13 +164,18 @@ def _counts(column: Any, name: str) -> Array:
             counts = np.array([np.nan if is_missing(c) else c for c in counts], dtype=np.float64)
         except (TypeError, ValueError) as error:
             raise TypeError(f"Column {name!r} must hold counts, which are numbers.") from error
+    return checked_numbers(counts, f"Column {name!r}")
+
+
+def checked_numbers(counts: Array, what: str) -> Array:
+    """Refuse what cannot be counts."""
     if counts.dtype.kind not in "biuf":
-        raise TypeError(f"Column {name!r} must hold counts; got the type {counts.dtype}.")
+        raise TypeError(f"{what} must hold counts; got the type {counts.dtype}.")
     wrong = first_wrong(counts)
     if wrong is not None:
         raise ValueError(
-            f"Column {name!r} holds {counts[wrong]} in row {wrong}; counts are finite numbers of 0 "
-            "or more. Leave such rows out: returns and corrections, for example, are no counts."
+            f"{what} holds {counts[wrong]} in row {wrong}; counts are finite numbers of 0 or more. "
+            "Leave such rows out: returns and corrections, for example, are no counts."
         )
     return counts
 

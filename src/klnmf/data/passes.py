@@ -81,12 +81,6 @@ def sorted_by_mode(
     Those with the same keep their order: sorted by the last mode, then by the one before it and so
     on, they are in the order of all modes. ``coords`` has a row for each mode, of type int32;
     values are of type float32 or float64.
-
-    >>> sorted_by_mode(
-    ...     np.array([[1, 0, 1], [2, 5, 0]], dtype=np.int32), np.array([1.0, 2.0, 3.0]), 0, 2
-    ... )
-    (array([[0, 1, 1],
-           [5, 2, 0]], dtype=int32), array([2., 1., 3.]))
     """
     modes = np.arange(len(coords), dtype=np.int32)
     arrays = _sorted_entries(coords, values, mode, size, modes, np.zeros_like(modes), n_threads)

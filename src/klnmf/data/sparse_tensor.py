@@ -19,7 +19,6 @@ from klnmf.data.validation import working_dtype
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
 from klnmf.support.nearest_names import did_you_mean
-from klnmf.support.optional_packages import installed_version
 
 FEW_SLICES = 1 << 20
 
@@ -171,14 +170,9 @@ class SparseTensor:
         coords = np.reshape(tensor.subs, (-1, len(tensor.shape))).T
         return cls(coords, np.ravel(tensor.vals), tensor.shape, **names)
 
-    def to_sparse(self) -> Any:
-        """Return a ``sparse.COO`` of PyData, without names and labels."""
-        sparse = _imported("sparse")
-        return sparse.COO(self.coords.astype(np.intp), self.values.copy(), self.shape)
-
     def to_pyttb(self) -> Any:
         """Return a ``pyttb.sptensor``, without names and labels."""
-        pyttb = _imported("pyttb")
+        pyttb = import_module("pyttb")
         vals = self.values.astype(np.float64)[:, None]
         return pyttb.sptensor(self.coords.T.astype(np.int64), vals, self.shape)
 
@@ -295,16 +289,6 @@ class SparseTensor:
             f"mode must be a number from 0 to {self.ndim - 1} or one of {names}; got "
             f"{described(mode)}.{question}"
         )
-
-
-def _imported(package: str) -> Any:
-    """Import a package that no extra of klnmf installs, or say what to install."""
-    if installed_version(package) is None:
-        raise ImportError(
-            f"SparseTensor.to_{package} needs the package {package}, which is not installed. "
-            f"Install it with: pip install {package}"
-        )
-    return import_module(package)
 
 
 # ---- canonical form ------------------------------------------------------------------------------

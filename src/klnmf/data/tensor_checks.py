@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from klnmf.data.events import texts_of
-from klnmf.data.matrix_checks import first_wrong
+from klnmf.data.events import checked_numbers, texts_of
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described, listed
 from klnmf.support.number_checks import is_missing
@@ -96,15 +95,7 @@ def _checked_values(given: Any, n_entries: int) -> Array:
             f"values must have one count for each of the {n_entries:,} columns of coords; got "
             f"{described(given)}."
         )
-    if values.dtype.kind not in "biuf":
-        raise TypeError(f"values must be real numbers; got the type {values.dtype}.")
-    wrong = first_wrong(values)
-    if wrong is not None:
-        raise ValueError(
-            f"values[{wrong}] = {values[wrong]}; counts are finite numbers of 0 or more. Leave out "
-            "cells that were not counted, and negative corrections."
-        )
-    return values
+    return checked_numbers(values, "values")
 
 
 def default_names(n_modes: int) -> tuple[str, ...]:

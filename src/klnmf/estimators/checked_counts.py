@@ -208,8 +208,7 @@ def _checked_tensor(
                 f"missing must be a SparseTensor of shape {X.shape}, whose nonzeros are the cells "
                 f"that were not observed; got {described(missing)}."
             )
-        if is_new and missing.nnz == math.prod(X.shape):
-            raise ValueError("missing covers every cell of X: nothing would be left to fit.")
+        _check_observed(by_name, is_new)
         by_name["missing"] = missing if missing.nnz else None
     if not any(penalties.penalised_modes):
         penalties = Penalties((0.0,) * X.ndim, (0.0,) * X.ndim)

@@ -146,14 +146,7 @@ def _topics(
     described: Described, probabilities: Probabilities, n_words: int
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the words, and the topics, largest first, which refer to them."""
-    # As everywhere, then those that only lead by weight, which the page can rank by too.
-    components = described.components
-    typical = leading_features(components, n_words, RANKING).features
-    heaviest = leading_features(components, n_words, "weight").features
-    kept = [
-        np.array(list(dict.fromkeys([*first, *second])), dtype=np.intp)
-        for first, second in zip(typical, heaviest, strict=True)
-    ]
+    kept = leading_words(described.components, n_words)
     of_word = given_feature(probabilities)
     words = [plain_text(word, LONGEST_WORD) for word in described.words]
     index, listed = word_index(probabilities, of_word, np.unique(np.concatenate(kept)), words)
@@ -179,6 +172,15 @@ def _topics(
         for k in np.argsort(-probabilities.component, kind="stable")
     ]
     return index, topics
+
+
+def leading_words(components: FloatArray, n_words: int) -> list[Array]:
+    """Places of the words that lead each component as everywhere, then those by weight."""
+    both = (leading_features(components, n_words, by).features for by in (RANKING, "weight"))
+    return [
+        np.array(list(dict.fromkeys([*first, *second])), dtype=np.intp)
+        for first, second in zip(*both, strict=True)
+    ]
 
 
 def word_index(

@@ -8,14 +8,13 @@ import numpy as np
 from scipy.special import xlogy
 
 from klnmf.data.sparse_tensor import SparseTensor
-from klnmf.report.gathering import LONGEST_NAME, LONGEST_WORD, word_index
+from klnmf.report.gathering import LONGEST_NAME, LONGEST_WORD, leading_words, word_index
 from klnmf.report.measures import given_feature
 from klnmf.report.vocabulary import Terms, plain_text
-from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
 from klnmf.topics import Probabilities, intertopic_coordinates
 from klnmf.topics.checks import checked_names
-from klnmf.topics.features import RANKING, leading_features
 from klnmf.topics.modes import Mode, modes_of, names_by_labels, sizes_of
 
 MOST_POINTS = 300  # of a line; more are summed
@@ -84,7 +83,7 @@ def tensor_payload(of: DescribedTensor, rank_selection: Any = None) -> dict[str,
     barred = [mode for mode in modes if not mode.is_line]
     starts = np.cumsum([0, *(len(mode.labels) for mode in barred)])
     kept = [
-        [start + places for places in _leading(mode.shares, n_words)]
+        [start + places for places in leading_words(mode.shares, n_words)]
         for start, mode in zip(starts, barred, strict=False)
     ]
     # Labels of all modes one after the other, each with its share of a component within its mode.
@@ -156,15 +155,6 @@ def tensor_rows(of: DescribedTensor) -> list[tuple[str, float | str]]:
             for mode, n in zip(of.modes, empty, strict=True)
             if n
         ),
-    ]
-
-
-def _leading(shares: FloatArray, n_words: int) -> list[Array]:
-    """Places of the labels that lead each component as everywhere, then those by weight."""
-    both = (leading_features(shares, n_words, by).features for by in (RANKING, "weight"))
-    return [
-        np.array(list(dict.fromkeys([*first, *second])), dtype=np.intp)
-        for first, second in zip(*both, strict=True)
     ]
 
 
