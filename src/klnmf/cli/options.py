@@ -137,12 +137,6 @@ def column_names(text: str) -> list[str]:
     return text.split(",")
 
 
-@shown_as("COLUMN,...")
-def modes(text: str) -> list[str]:
-    """Return names separated by commas."""
-    return text.split(",")
-
-
 @shown_as("COLUMN=BIN,...")
 def bins(text: str) -> dict[str, str]:
     """Return the bins of columns of dates.
@@ -228,7 +222,7 @@ def add_events(parser: argparse.ArgumentParser) -> None:
     ).add_argument
     text = "columns that say what happened, to whom, when, such as customer,product,date; of a "
     text += ".tns or .npz file, names of the modes"
-    add("--modes", type=modes, help=text)
+    add("--modes", type=lambda text: text.split(","), metavar="COLUMN,...", help=text)
     add("--values", metavar="COLUMN", help="column of counts (default: each line counts 1)")
     text = "count dates by day, week, month or year, such as date=week"
     add("--bins", type=bins, help=text)

@@ -214,10 +214,8 @@ def _as_array(given: Any, name: str, shape: tuple[Any, ...]) -> Array:
 
 def _zeros(constraints: Constraints, mode: int, given: Any) -> sp.csr_array | None:
     """Return the zeros of the components that are not fixed; fixed entries must agree with them."""
-    name, is_turned = (
-        constraints.called.zeros[mode],
-        constraints.called.zeros[mode] in BY_COMPONENTS,
-    )
+    name = constraints.called.zeros[mode]
+    is_turned = name in BY_COMPONENTS
     shape = (constraints.shape[mode], constraints.n_components)
     cells = checked_pattern(given, name, shape[::-1] if is_turned else shape)
     if cells is not None and is_turned:

@@ -8,7 +8,6 @@ import scipy.sparse as sp
 
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.validation import warn_caller
-from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described, percentage
 
 
@@ -56,7 +55,8 @@ def aligned(
             continue
         if list(known) == list(own):
             continue
-        places = _places(own, known)
+        number = {label: place for place, label in enumerate(known)}
+        places = np.array([number.get(label, -1) for label in own], dtype=np.int32)
         coords[mode] = places[coords[mode]]
         kept &= coords[mode] >= 0
     if not kept.all():
@@ -70,9 +70,3 @@ def aligned(
     return SparseTensor(
         stacked, values[kept], (X.shape[0], *shape[1:]), labels=(X.labels[0], *labels[1:])
     )
-
-
-def _places(own: Array, known: Array) -> Array:
-    """Return for each label of X where the model has it; -1: nowhere."""
-    number = {label: place for place, label in enumerate(known)}
-    return np.array([number.get(label, -1) for label in own], dtype=np.int32)

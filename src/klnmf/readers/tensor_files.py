@@ -130,18 +130,6 @@ def write_tensor(path: PathLike, tensor: SparseTensor) -> None:
         File to write, in an existing folder.
     tensor : SparseTensor
         Counts to write.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from klnmf import SparseTensor
-    >>> from klnmf.readers import read_tensor, write_tensor
-    >>> tensor = SparseTensor([[0, 2], [0, 0], [1, 0]], [5, 2], mode_names=["who", "what", "when"])
-    >>> with TemporaryDirectory() as folder:
-    ...     write_tensor(Path(folder, "visits.npz"), tensor)
-    ...     read_tensor(Path(folder, "visits.npz"))
-    SparseTensor(who 3 × what 1 × when 2, 2 nonzeros, total 7)
     """
     path = Path(os.path.expanduser(path))
     if not isinstance(tensor, SparseTensor):

@@ -134,21 +134,44 @@ def write_report(
     report.html <!doctype html>
     """
     environment = _environment()
-    of_samples = {
-        "W": W,
-        "feature_names": feature_names,
-        "sample_names": sample_names,
-        "labels": labels,
-        "documents": documents,
-        "coherence": coherence,
-        "metadata": metadata,
-        "vocabulary": vocabulary,
-    }
     described: summary.Subject
     if hasattr(model, "factors_"):
-        described = tensors.checked_tensor(model, X, component_names, of_samples)
+        refused = {"W": W, "feature_names": feature_names, "sample_names": sample_names}
+        refused |= {"labels": labels, "documents": documents, "coherence": coherence}
+        refused |= {"metadata": metadata, "vocabulary": vocabulary}
+        described = tensors.checked_tensor(model, X, component_names, refused)
     else:
-        described = _described(model, X, component_names, **of_samples)
+        components, W, X = gathering.checked_factors(model, W, X)
+        n_samples, (n_components, n_features) = len(W), components.shape
+        terms = terms_of(vocabulary, has_documents=documents is not None)
+        columns: dict[str, Any] = dict(metadata or {})
+        for name, column in columns.items():
+            check_length(f"metadata[{name!r}]", column, n_samples)
+        check_length("documents", documents, n_samples)
+        check_length("labels", labels, n_samples)
+        check_length("coherence", coherence, n_components, "components")
+        if labels is not None:
+            columns |= {"label": labels}
+        if coherence is None and X is not None and terms.component == "topic":
+            coherence = coherence_in(components, X, "npmi")
+        if feature_names is None:
+            feature_names = names_seen_in_fit(model)
+        if component_names is not None:
+            component_names = checked_names(component_names, n_components, "component")
+        described = gathering.Described(
+            model=model,
+            components=components,
+            W=W,
+            X=X,
+            words=_names(feature_names, n_features, "feature", terms.feature),
+            samples=_names(sample_names, n_samples, "sample", terms.sample),
+            labels=gathering.cut_labels(labels),
+            documents=documents,
+            component_names=component_names,
+            coherence=None if coherence is None else [float(value) for value in coherence],
+            metadata={plain_text(name, gathering.LONGEST_NAME): x for name, x in columns.items()},
+            terms=terms,
+        )
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters must be a dict; got {in_words(parameters)}.")
     if rank_selection is not None and not hasattr(rank_selection, "table"):
@@ -194,54 +217,6 @@ def write_report(
     with writing(target, "w") as stream:
         stream.write(html)
     return target
-
-
-def _described(
-    model: Any,
-    X: Any,
-    component_names: Any,
-    *,
-    W: Any,
-    feature_names: Any,
-    sample_names: Any,
-    labels: Any,
-    documents: Any,
-    coherence: Any,
-    metadata: Any,
-    vocabulary: Any,
-) -> gathering.Described:
-    """Return a model of a matrix with its samples, if all fit together."""
-    components, W, X = gathering.checked_factors(model, W, X)
-    n_samples, (n_components, n_features) = len(W), components.shape
-    terms = terms_of(vocabulary, has_documents=documents is not None)
-    columns: dict[str, Any] = dict(metadata or {})
-    for name, column in columns.items():
-        check_length(f"metadata[{name!r}]", column, n_samples)
-    check_length("documents", documents, n_samples)
-    check_length("labels", labels, n_samples)
-    check_length("coherence", coherence, n_components, "components")
-    if labels is not None:
-        columns |= {"label": labels}
-    if coherence is None and X is not None and terms.component == "topic":
-        coherence = coherence_in(components, X, "npmi")
-    if feature_names is None:
-        feature_names = names_seen_in_fit(model)
-    if component_names is not None:
-        component_names = checked_names(component_names, n_components, "component")
-    return gathering.Described(
-        model=model,
-        components=components,
-        W=W,
-        X=X,
-        words=_names(feature_names, n_features, "feature", terms.feature),
-        samples=_names(sample_names, n_samples, "sample", terms.sample),
-        labels=gathering.cut_labels(labels),
-        documents=documents,
-        component_names=component_names,
-        coherence=None if coherence is None else [float(value) for value in coherence],
-        metadata={plain_text(name, gathering.LONGEST_NAME): x for name, x in columns.items()},
-        terms=terms,
-    )
 
 
 def embedded_json(value: Any) -> str:

@@ -75,10 +75,8 @@ class FittedRates:
         factor = np.concatenate([self.factors[other] for other in others])
         if all(self.weights[other] is None for other in others):
             return factor, None
-        ones = [np.ones(len(self.factors[other])) for other in others]
-        known = [self.weights[other] for other in others]
-        parts = [one if w is None else w for one, w in zip(ones, known, strict=True)]
-        return factor, np.concatenate(parts)
+        known = ((self.weights[other], self.factors[other]) for other in others)
+        return factor, np.concatenate([np.ones(len(x)) if w is None else w for w, x in known])
 
 
 class Residuals(NamedTuple):
