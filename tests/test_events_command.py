@@ -96,8 +96,6 @@ def test_a_matrix_in_npz_is_no_tensor(capsys: Any) -> None:
         (("--min-df", "2"), "--min-df cannot be used with events: leave it out."),
         (("--transpose",), "--transpose cannot be used with events"),
         (("--format", "csv"), "--format cannot be used with events"),
-        (("--solver", "ccd"), "--solver ccd is for matrices; for events, choose one of: srcd, mu"),
-        (("--init", "nndsvd"), "--init nndsvd is for matrices; for events, choose one of: samples"),
         (("--bins", "date"), "must be like date=week; got 'date'"),
         (("--modes", "customer"), "--modes names one column; name two or more, such as --modes"),
     ],
@@ -137,11 +135,17 @@ def test_values_need_modes(capsys: Any) -> None:
     code, _, err = outcome(capsys, "fit", "cells.npz", "--values", "units")
     assert code == 1
     assert "--values cannot be used with .npz files." in err
-    for bins, message in (
-        ("data=week", "bins names 'data', which is not in modes. Did you mean 'date'?"),
-        ("date=decade", "bins['date'] must be one of 'day', 'week', 'month', 'year'; got 'decade'"),
+    for option, value, message in (
+        ("--solver", "ccd", "The 'solver' parameter of PoissonCP must be"),
+        ("--init", "nndsvd", "The 'init' parameter of PoissonCP must be"),
+        ("--bins", "data=week", "bins names 'data', which is not in modes. Did you mean 'date'?"),
+        (
+            "--bins",
+            "date=decade",
+            "bins['date'] must be one of 'day', 'week', 'month', 'year'",
+        ),
     ):
-        code, _, err = outcome(capsys, "fit", "sales.csv", *EVENTS, "--bins", bins)
+        code, _, err = outcome(capsys, "fit", "sales.csv", *EVENTS, option, value)
         assert code == 1
         assert message in err
 

@@ -45,9 +45,9 @@ def test_bars_and_lines() -> None:
 def test_choices() -> None:
     model = model_of_sales()
     assert plot_components(model, select=[1]).shape == (1, 3)
-    axes = plot_components(model, lines=[], n_top=2)
-    assert len(axes[0, 2].get_lines()) == 0
-    assert len(axes[0, 2].patches) == 2
+    axes = plot_components(model, n_top=1)
+    assert len(axes[0, 1].get_lines()) == 0
+    assert len(axes[0, 1].patches) == 1
     given = plt.subplots(2, 3)[1]
     assert plot_components(model, axes=given)[1, 2] is given[1, 2]
     plot_history(model)
@@ -55,8 +55,6 @@ def test_choices() -> None:
 
 def test_errors() -> None:
     model = model_of_sales()
-    with pytest.raises(ValueError, match=r"lines names 'dat'; .* Did you mean 'date'"):
-        plot_components(model, lines=["dat"])
     with pytest.raises(TypeError, match="model must be a fitted PoissonCP"):
         plot_components(PoissonCP(2))
     with pytest.raises(TypeError, match="model must be a fitted PoissonCP"):

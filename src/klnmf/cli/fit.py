@@ -8,7 +8,7 @@ from typing import Any
 
 from klnmf.cli.files import MODEL
 from klnmf.cli.long_runs import Line, add_restart, checked_files, interrupted, run_options
-from klnmf.cli.messages import DONE, UsageError, say
+from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     DTYPES,
     PENALTIES,
@@ -149,10 +149,6 @@ def _tensor_and_model(args: argparse.Namespace) -> tuple[Any, Any, dict[str, Any
     parameters = [name for name in _PARAMETERS if name not in PENALTIES]
     checkpoints = ("resume", "checkpoint", "checkpoint_every")
     refuse_options(args, *parameters, *checkpoints, "report", "title")
-    for name, choices in (("solver", ("srcd", "mu", "bmme")), ("init", ("samples", "random"))):
-        if (chosen := getattr(args, name)) not in choices:
-            instead = f"for events, choose one of: {', '.join(choices)}"
-            raise UsageError(f"--{name} {chosen} is for matrices; {instead}.")
     tensor = read_events(args)
     model = PoissonCP(**{name: getattr(args, name) for name in parameters}, sparse_output=True)
     return model, tensor, {}

@@ -105,24 +105,19 @@ def write_page(
     rank: RankSelection | None = None,
 ) -> None:
     """Write the report on a saved model and these samples."""
-    from klnmf.cli.events import is_of_events
     from klnmf.report import write_report
 
-    about: dict[str, Any] = samples
-    if not is_of_events(saved):
-        about = samples | {
-            "feature_names": saved.feature_names,
-            "vocabulary": "texts" if saved.metadata.get("open_features") is True else None,
-        }
     write_report(
         path,
         saved.model,
         X=X,
+        feature_names=saved.feature_names,
         component_names=saved.component_names,
+        vocabulary="texts" if saved.metadata.get("open_features") is True else None,
         title=args.title,
         parameters=how,
         rank_selection=rank,
-        **about,
+        **samples,
     )
     say(args, f"report: {path}")
 

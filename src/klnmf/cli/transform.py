@@ -1,11 +1,9 @@
 """``klnmf transform``."""
 
-from __future__ import annotations
-
 import argparse
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from klnmf.cli.files import FACTOR, check_output, write_rows
 from klnmf.cli.messages import DONE, CommandError, say
@@ -19,9 +17,6 @@ from klnmf.cli.options import (
     add_threads,
 )
 from klnmf.support.whole_files import writing
-
-if TYPE_CHECKING:
-    from klnmf.saved.models import SavedModel
 
 SUMMARY = "represent new samples by the components of a model"
 EXAMPLES = """\
@@ -55,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write W of new samples."""
     from klnmf.cli.data import open_data
-    from klnmf.cli.events import is_of_events
+    from klnmf.cli.events import is_of_events, read_like, refuse_options
     from klnmf.cli.models import read_model, represent, represent_sparsely, take_options
 
     if args.sample_weight is not None and not args.few_components:
@@ -65,31 +60,20 @@ def run(args: argparse.Namespace) -> int:
     saved = read_model(args, takes_events=True)
     saved.model.set_params(n_threads=args.n_threads)
     if is_of_events(saved):
-        return _represent_events(args, saved)
-    take_options(args, saved)
-    table = open_data(args)
-    W = (represent_sparsely if args.few_components else represent)(args, saved, table)
+        refuse_options(args, "n_threads", "proportions")
+        tensor = read_like(args, saved)
+        W, names = saved.model.transform(tensor), tensor.labels[0]
+        what, rows, column = saved.model.mode_names_[0], "labels", saved.model.mode_names_[0]
+    else:
+        take_options(args, saved)
+        table = open_data(args)
+        W = (represent_sparsely if args.few_components else represent)(args, saved, table)
+        names, what, rows, column = table.row_names, "W", "samples", "sample"
     if args.proportions:
         W = saved.model.proportions(W)
-    names = saved.component_names
-    write_factor(args.output, W, table.row_names, names)
+    write_factor(args.output, W, names, saved.component_names, column)
     if args.output != "-":
-        say(args, f"W: {args.output}, {W.shape[0]:,} samples × {W.shape[1]:,} components")
-    return DONE
-
-
-def _represent_events(args: argparse.Namespace, saved: SavedModel) -> int:
-    """Write the factor of the first mode of new events."""
-    from klnmf.cli.events import read_like, refuse_options
-
-    refuse_options(args, "n_threads", "proportions")
-    tensor, model = read_like(args, saved), saved.model
-    W, what = model.transform(tensor), model.mode_names_[0]
-    if args.proportions:
-        W = model.proportions(W)
-    write_factor(args.output, W, tensor.labels[0], saved.component_names, what)
-    if args.output != "-":
-        say(args, f"{what}: {args.output}, {W.shape[0]:,} labels × {W.shape[1]:,} components")
+        say(args, f"{what}: {args.output}, {W.shape[0]:,} {rows} × {W.shape[1]:,} components")
     return DONE
 
 

@@ -94,11 +94,6 @@ def rows_of_mode(
 
     ``indices`` has a row for each other mode, as those of a `Piece`. Entries of a row keep their
     order.
-
-    >>> coords = np.array([[1, 0, 1], [2, 5, 0], [0, 0, 3]], dtype=np.int32)
-    >>> rows_of_mode(coords, np.array([1.0, 2.0, 3.0]), 0, (2, 6, 4))[:2]
-    (array([0, 1, 3]), array([[5, 2, 0],
-           [6, 6, 9]], dtype=int32))
     """
     others = [other for other in range(len(shape)) if other != mode]
     ends = list(accumulate(shape[other] for other in others))

@@ -36,7 +36,6 @@ def plot_components(
     *,
     n_top: int = 6,
     by: Ranking = RANKING,
-    lines: Sequence[str] | None = None,
     select: Sequence[int] | None = None,
     component_names: Names | None = None,
     axes: npt.ArrayLike | None = None,
@@ -44,7 +43,8 @@ def plot_components(
     """Plot the components of a tensor: bars of the top labels in each mode, and lines over time.
 
     The charts of a mode have one scale, so they can be compared from component to component. In a
-    line, the thin grey one is that of all counts.
+    line, the thin grey one is that of all counts. Modes whose labels are rising dates and, except
+    for the first mode, up to 200 rising numbers are drawn as lines.
 
     Parameters
     ----------
@@ -52,15 +52,8 @@ def plot_components(
         A fitted model.
     n_top : int, default=6
         Bars per component and mode.
-    by
-        How to rank labels, see `klnmf.topics.top_features`.
-    lines : sequence of str, optional
-        Names of the modes to plot as lines. By default, those whose labels are rising dates and,
-        except for the first mode, up to 200 rising numbers.
-    select : sequence of int, optional
-        Components to plot, in this order. By default, all of them, the largest first.
-    component_names : sequence of str, optional
-        Names of the components.
+    by, select, component_names
+        As in `plot_top_features`, for labels. By default, the largest component comes first.
     axes : array of matplotlib Axes, optional
         One for each component plotted and mode. By default, those of a new figure.
 
@@ -79,7 +72,7 @@ def plot_components(
     >>> axes.shape, axes[0, 1].get_title(loc="left")
     ((2, 2), 'what')
     """
-    modes, sizes = modes_of(model, lines), sizes_of(model)
+    modes, sizes = modes_of(model), sizes_of(model)
     n_top = checked_whole("n_top", n_top)
     titles = panel_titles(len(sizes), component_names)
     if select is None:

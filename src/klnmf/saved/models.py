@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -50,13 +50,13 @@ class SavedModel:
     """
 
     model: Any
-    W: Any
-    sample_names: Array | None
-    feature_names: Array | None
-    sample_metadata: dict[str, list[Any]]
     metadata: dict[str, Any]
     not_stored: list[str]
     klnmf_version: str
+    W: Any = None
+    sample_names: Array | None = None
+    feature_names: Array | None = None
+    sample_metadata: dict[str, list[Any]] = field(default_factory=dict)
 
     @property
     def component_names(self) -> list[str] | None:

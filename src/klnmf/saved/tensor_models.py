@@ -63,10 +63,7 @@ def unpacked_tensor_model(container: Container, estimator: Any) -> SavedModel:
     model.n_components_ = r
     return SavedModel(
         model=model,
-        W=None,
         sample_names=model.labels_[0],
-        feature_names=None,
-        sample_metadata={},
         metadata=content.take("metadata", dict),
         not_stored=names_in(content, "not_stored"),
         klnmf_version=container.klnmf_version,

@@ -7,8 +7,7 @@ import numpy as np
 from klnmf.data.events import rank_of
 from klnmf.data.sparse_tensor import is_rising
 from klnmf.support.array_types import FloatArray
-from klnmf.support.descriptions import described, listed
-from klnmf.support.nearest_names import did_you_mean
+from klnmf.support.descriptions import described
 from klnmf.support.printable_text import printable
 from klnmf.topics.checks import Names, checked_names, dense, scaled_to_one
 from klnmf.topics.features import (
@@ -37,28 +36,19 @@ class Mode(NamedTuple):
     at: FloatArray  # where they stand on an axis
 
 
-def modes_of(model: Any, lines: Any = None) -> list[Mode]:
-    """Return the modes of a fitted model; ``lines`` names those to be drawn as lines.
+def modes_of(model: Any) -> list[Mode]:
+    """Return the modes of a fitted model.
 
-    By default these are modes of rising dates and, but for the first mode, of a few rising numbers.
+    Those of rising dates and, but for the first mode, of a few rising numbers are drawn as lines.
     """
     if not hasattr(model, "factors_") or not hasattr(model, "mode_names_"):
         raise TypeError(f"model must be a fitted PoissonCP; got {described(model)}.")
-    names = list(model.mode_names_)
-    if lines is not None:
-        lines = listed(lines, "lines", "a list of names of modes")
-    for name in lines or ():
-        if name not in names:
-            known = ", ".join(map(repr, names))
-            raise ValueError(
-                f"lines names {described(name)}; the modes are {known}.{did_you_mean(name, names)}"
-            )
     found = []
-    for number, (name, labels) in enumerate(zip(names, model.labels_, strict=True)):
+    for number, (name, labels) in enumerate(zip(model.mode_names_, model.labels_, strict=True)):
         shares = dense(model.factors_[number]).T.astype(np.float64)
         texts = checked_names(labels, shares.shape[1], name)
-        is_line = _is_line(texts, number) if lines is None else name in lines
-        found.append(Mode(name, texts, shares, labels is not None and is_line, _places(texts)))
+        is_line = labels is not None and _is_line(texts, number)
+        found.append(Mode(name, texts, shares, is_line, _places(texts)))
     return found
 
 
