@@ -99,10 +99,8 @@ def _model_facts(args: argparse.Namespace) -> dict[str, Any]:
         modes = zip(model.mode_names_, model.shape_, strict=True)
         size: dict[str, Any] = {"modes": " × ".join(f"{name} {n:,}" for name, n in modes)}
     else:
-        size = {
-            "features": int(model.n_features_in_),
-            "samples": None if saved.W is None else int(saved.W.shape[0]),
-        }
+        n_samples = None if saved.W is None else int(saved.W.shape[0])
+        size = {"features": int(model.n_features_in_), "samples": n_samples}
     facts: dict[str, Any] = {
         "file": args.model,
         "written by": f"klnmf {saved.klnmf_version}",

@@ -64,14 +64,9 @@ def run(args: argparse.Namespace) -> int:
     saved = read_model(args, takes_events=True)
     n, what = int(saved.model.n_components_), f"components of {args.model}"
     names = _named(saved, args.component, None if file is None else read_names(Path(file), n, what))
-    of_samples = {
-        "W": saved.W,
-        "sample_names": saved.sample_names,
-        "feature_names": saved.feature_names,
-        "sample_metadata": saved.sample_metadata,
-    }
-    metadata = saved.metadata | {"component_names": names}
-    saved.model.save(output, metadata=metadata, **({} if is_of_events(saved) else of_samples))
+    held = ("W", "sample_names", "feature_names", "sample_metadata")
+    about = {} if is_of_events(saved) else {name: getattr(saved, name) for name in held}
+    saved.model.save(output, metadata=saved.metadata | {"component_names": names}, **about)
     say(args, f"named components: {output}")
     return DONE
 

@@ -134,12 +134,15 @@ def _coded_array(column: Any, name: str) -> Coded:
     zone = getattr(getattr(column, "dtype", None), "time_zone", None)
     if zone is not None:  # polars would give the time in UTC
         column = column.to_list()
-    array: Array = np.asarray(column) if hasattr(column, "dtype") else _objects(column, name)
+    if hasattr(column, "dtype"):
+        array: Array = np.asarray(column)
+    else:
+        entries = listed(column, f"Column {name!r}", "a list or an array")
+        array = np.fromiter(entries, dtype=object, count=len(entries))
     if array.ndim != 1:
         raise ValueError(f"Column {name!r} must have one dimension; got {described(array)}.")
     if array.dtype.kind in "iufM":
-        entries, places = np.unique(array, return_inverse=True)
-        return Coded(entries, places)
+        return Coded(*np.unique(array, return_inverse=True))
     numbers: dict[Any, int] = {}
     try:
         codes = (numbers.setdefault(entry, len(numbers)) for entry in array.tolist())
@@ -148,13 +151,6 @@ def _coded_array(column: Any, name: str) -> Coded:
         wanted = "labels are texts, numbers or dates"
         raise TypeError(f"Column {name!r} holds lists or the like; {wanted}.") from error
     return Coded(list(numbers), places)
-
-
-def _objects(column: Any, name: str) -> Array:
-    entries = listed(column, f"Column {name!r}", "a list or an array")
-    array = np.empty(len(entries), dtype=object)
-    array[:] = entries
-    return array
 
 
 def _counts(column: Any, name: str) -> Array:

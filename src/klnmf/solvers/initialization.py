@@ -261,14 +261,12 @@ def cover_cells(constraints: Constraints, start: Sequence[Array | None], data: C
     for mode, H in enumerate(start[1:], 1):
         if H is None:
             continue
-        may_move = constraints.imposed_on(mode, np.ones(H.shape, bool)) & ~constraints.is_frozen(
-            mode
-        )
+        may_move = constraints.imposed_on(mode, np.ones(H.shape, bool))
+        may_move &= ~constraints.is_frozen(mode)
         is_positive = [None if factor is None else factor > 0 for factor in start[1:]]
+        others = stacked(is_positive, constraints)
         bare = np.zeros(data.view(0).n_columns, dtype=bool)
-        for _, columns in unexplained_cells(
-            constraints.allowed(0), stacked(is_positive, constraints), data
-        ):
+        for _, columns in unexplained_cells(constraints.allowed(0), others, data):
             bare[columns] = True
         bare = data.view(0).split(bare)[mode - 1]
         if not bare.any():
