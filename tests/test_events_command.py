@@ -154,7 +154,7 @@ def test_modes_of_a_tensor_are_counted(capsys: Any) -> None:
     write_tensor("cells.npz", tensor_of_sales())
     code, _, err = outcome(capsys, "fit", "cells.npz", "--modes", "a,b")
     assert code == 1
-    assert "mode_names must be 3 texts, one for each mode; got" in err
+    assert "mode_names must be 3 texts, one for each mode, that differ" in err
 
 
 # ---- topics --------------------------------------------------------------------------------------

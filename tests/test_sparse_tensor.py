@@ -366,7 +366,7 @@ WRONG: dict[str, tuple[str, tuple[Any, ...], dict[str, Any]]] = {
     "overflow": ("more than float32 holds", ([[0, 0]] * 2, np.full(2, 3e38, np.float32)), {}),
     "names": ("mode_names must be 2 texts", (TWO,), {"mode_names": ["a"]}),
     "number as name": ("mode_names must be 2 texts", (TWO,), {"mode_names": ["a", 1]}),
-    "same names": ("mode_names must differ", (TWO,), {"mode_names": ["a", "a"]}),
+    "same names": ("that differ from each other", (TWO,), {"mode_names": ["a", "a"]}),
     "few labels": (
         *("There are 1 labels of the mode 'mode_1', which has 2 slices", (TWO,)),
         {"labels": [None, ["a"]]},

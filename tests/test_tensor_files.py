@@ -279,7 +279,7 @@ def npz(path: Path, **arrays: Any) -> Path:
         ({"shape": np.array(3)}, "shape must be a tuple"),
         ({"shape": np.array([3, 2, 3])}, "must be below 3, the size of mode 2"),
         ({"shape": np.array([3, 2, 2 * 10**9])}, "2,000,000,000 slices for 3 nonzeros"),
-        ({"mode_names": np.array(["a", "a", "b"])}, "mode_names must differ"),
+        ({"mode_names": np.array(["a", "a", "b"])}, "that differ from each other"),
         ({"labels_1": np.array(["a", "a"])}, "have 'a' more than once"),
         ({"labels_1": np.array(["a"])}, "There are 1 labels of the mode 'mode_1'"),
         ({"labels_1": np.array([["a"], ["b"]])}, "must be a list of labels"),

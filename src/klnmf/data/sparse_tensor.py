@@ -48,16 +48,10 @@ class SparseTensor:
 
     Attributes
     ----------
-    coords : ndarray of int32, of shape (n_modes, nnz)
-        Places of the nonzeros.
-    values : ndarray of float32 or float64, of shape (nnz,)
-        Their values.
-    shape : tuple of int
-        Size of each mode.
-    mode_names : tuple of str
-        Names of the modes.
-    labels : tuple
-        For each mode an array of str (dtype object), or None.
+    coords, values : ndarray of int32, and of float32 or float64
+        Places and values of the nonzeros.
+    shape, mode_names, labels : tuple
+        Size and name of each mode, and its labels as an array of str (dtype object), or None.
 
     See Also
     --------
@@ -132,19 +126,12 @@ class SparseTensor:
         Examples
         --------
         >>> from klnmf import SparseTensor
-        >>> sales = {
-        ...     "customer": ["Ann", "Bo", "Ann"],
-        ...     "product": ["tea", "tea", "rice"],
-        ...     "date": ["2024-01-02", "2024-01-05", "2024-01-16"],
-        ...     "units": [2, 1, 5],
-        ... }
-        >>> tensor = SparseTensor.from_events(
-        ...     sales, ["customer", "product", "date"], "units", bins={"date": "week"}
-        ... )
+        >>> sales = {"who": ["Ann", "Bo"], "date": ["2024-01-02", "2024-01-16"], "n": [2, 6]}
+        >>> tensor = SparseTensor.from_events(sales, ["who", "date"], "n", bins={"date": "week"})
         >>> tensor
-        SparseTensor(customer 2 × product 2 × date 3, 3 nonzeros, total 8)
-        >>> tensor.labels[2].tolist(), tensor.ordered
-        (['2024-01-01', '2024-01-08', '2024-01-15'], (False, False, True))
+        SparseTensor(who 2 × date 3, 2 nonzeros, total 8)
+        >>> tensor.labels[1].tolist(), tensor.ordered
+        (['2024-01-01', '2024-01-08', '2024-01-15'], (False, True))
         """
         coords, counts, labels = events_of(frame, modes, values, bins)
         shape = [len(each) for each in labels]

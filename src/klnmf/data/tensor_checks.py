@@ -108,12 +108,10 @@ def _checked_names(given: Any, n_modes: int) -> tuple[str, ...]:
     if given is None:
         return default_names(n_modes)
     names = listed(given, "mode_names", "a list of names")
-    if len(names) != n_modes or not all(isinstance(name, str) and name for name in names):
-        raise ValueError(
-            f"mode_names must be {n_modes} texts, one for each mode; got {described(given)}."
-        )
-    if len(set(names)) < n_modes:
-        raise ValueError(f"mode_names must differ from each other; got {described(given)}.")
+    are_texts = all(isinstance(name, str) and name for name in names)
+    if len(names) != n_modes or not are_texts or len(set(names)) < n_modes:
+        wanted = f"{n_modes} texts, one for each mode, that differ from each other"
+        raise ValueError(f"mode_names must be {wanted}; got {described(given)}.")
     return tuple(map(str, names))
 
 

@@ -157,18 +157,14 @@ def data_in_memory(X: sp.csr_array | SparseTensor, n_threads: int = 1) -> CountD
     return kind(X, n_threads=n_threads)
 
 
-def data_of_rows(view: InMemoryView) -> CountData:
-    """Return data whose first view is given."""
-    return data_in_memory(_counts_of(view))
-
-
 def rows_in_memory(data: CountData, rows: Array) -> sp.csr_array | SparseTensor:
     """Return some rows of the first mode as a matrix or a tensor."""
     view = data.view(0)
-    return _counts_of(TensorView(*view.take_rows(rows), view.n_columns, sizes=view.sizes))
+    return counts_of(TensorView(*view.take_rows(rows), view.n_columns, sizes=view.sizes))
 
 
-def _counts_of(view: InMemoryView) -> sp.csr_array | SparseTensor:
+def counts_of(view: InMemoryView) -> sp.csr_array | SparseTensor:
+    """Return the matrix or tensor whose first view is given."""
     if len(view.sizes) == 1:
         return view.as_csr()
     offsets = np.cumsum([0, *view.sizes[:-1]])

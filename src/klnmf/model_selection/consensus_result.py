@@ -260,10 +260,8 @@ class Consensus(ShownAsTable):
                 "labels": self.mode_labels,
                 "mode_weights": list(self.mode_weights),
                 "constraint_names": list(self.constraint_names),
-                "divergence": self.divergence,
-                "optimality_gap": self.optimality_gap,
-                "kkt_residual": self.kkt_residual,
                 "converged": self.optimality_gap <= model.tol,
+                **{n: getattr(self, n) for n in ("divergence", "optimality_gap", "kkt_residual")},
                 **{"history": [], "n_iter": 0, "n_fixed_W": 0, "data_checksum": None},
             }
         )

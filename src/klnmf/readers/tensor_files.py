@@ -62,10 +62,8 @@ def read_tensor(
         File to read. Its name tells the format.
     modes : sequence of str, default=None
         For events: the columns that become the modes. For .tns and .npz: names of the modes.
-    values : str, default=None
-        For events: the column of counts. None counts 1 for each event.
-    bins : dict, default=None
-        For events: the bins of dates, such as ``{"date": "week"}``.
+    values, bins
+        For events: as in :meth:`klnmf.SparseTensor.from_events`.
     shape : sequence of int, default=None
         For .tns and .npz: size of each mode. None takes those of the file; a .tns file has the
         largest places only.

@@ -15,7 +15,7 @@ from klnmf.backends.base import Solve
 from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.tensor_data import data_of_rows, restricted
+from klnmf.data.tensor_data import counts_of, data_in_memory, restricted
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.initialization import ZeroRows, cover_cells, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
@@ -69,7 +69,7 @@ def fitted_on_rows(
     lengths = view.split(np.bincount(indices.ravel(), minlength=view.n_columns))
     is_used = [of_mode >= min(LEAST_IN_COLUMN, of_mode.max()) for of_mode in lengths]
     taken = (indptr, indices, values.astype(dtype))
-    X = data_of_rows(restricted(taken, np.concatenate(is_used), view))
+    X = data_in_memory(counts_of(restricted(taken, np.concatenate(is_used), view)))
     # All rows share the penalties of the other factors than W.
     share = X.total / data.total
     of_sample = (
