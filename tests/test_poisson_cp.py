@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 
 from checkpoint_checks import Killed, kill_at, timeless
-from klnmf import KLNMF, PoissonCP, RunOptions, SparseTensor, load_model
+from klnmf import KLNMF, ManyComponentsWarning, PoissonCP, RunOptions, SparseTensor, load_model
 from klnmf.backends.base import Solve
 from klnmf.backends.cpu import CpuBackend
 from klnmf.constraints.penalties import Penalties
@@ -662,3 +662,45 @@ def test_other_modes_than_in_the_fit_are_refused() -> None:
         model.transform(X3.take(2, [0, 1]))
     with pytest.raises(TypeError, match="PoissonCP fits tensors"):
         KLNMF(3).fit(X3)
+
+
+# ---- what users do -------------------------------------------------------------------------------
+
+
+def test_new_slices_have_the_modes_of_the_fit() -> None:
+    X = SparseTensor(X3.coords, X3.values, X3.shape, mode_names=["who", "from", "to"])
+    model = fitted(X, max_iter=5)
+    turned = SparseTensor(
+        X.coords[[0, 2, 1]],
+        X.values,
+        [X.shape[m] for m in (0, 2, 1)],
+        mode_names=["who", "to", "from"],
+    )
+    with pytest.raises(ValueError, match=r"modes 'who', 'to', 'from'.*same order"):
+        model.transform(turned)
+    assert same_bits(model.transform(X3), model.transform(X))  # without names
+
+
+def test_labels_that_are_all_unknown_are_an_error() -> None:
+    labels = [None, [f"{j}" for j in range(X3.shape[1])], None]
+    model = fitted(SparseTensor(X3.coords, X3.values, X3.shape, labels=labels), max_iter=5)
+    labels[1] = [f"{j}.0" for j in range(X3.shape[1])]
+    with pytest.raises(ValueError, match="none of the labels"):
+        model.transform(SparseTensor(X3.coords, X3.values, X3.shape, labels=labels))
+
+
+def test_one_factor_of_a_start_may_be_left_out() -> None:
+    A, B, C = start_of(X3.shape)
+    assert fitted(start=[None, B, C], max_iter=5).n_iter_ == 5
+    with pytest.raises(ValueError, match="no factor for 2 modes"):
+        fitted(start=[A, None, None])
+
+
+def test_names_of_matrices_lead_to_lists_by_mode() -> None:
+    with pytest.raises(TypeError, match=r"Use weights=\[\.\.\.\], with an entry for each mode"):
+        PoissonCP(2).fit(X3, sample_weight=np.ones(X3.shape[0]))
+
+
+def test_more_components_than_rows_are_no_matter_of_warnings(recwarn: Any) -> None:
+    fitted(X3, n_components=max(X3.shape) + 1, max_iter=1)
+    assert not [w for w in recwarn if issubclass(w.category, ManyComponentsWarning)]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from klnmf.data.sparse_tensor import SparseTensor
-from klnmf.support.array_types import FloatArray
+from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described, listed
 from klnmf.support.number_checks import checked_nonnegative, checked_positive, checked_whole
 from klnmf.topics.checks import checked_components, checked_representation, dense
@@ -233,14 +233,18 @@ def drawn_tensor(
     alpha: FloatArray,
 ) -> SparseTensor:
     """Draw counts from factors whose columns sum to 1, with α for each row of the second mode."""
-    coords = []
-    for k, total in enumerate(generator.poisson(weights)):
-        if total:
-            places = [generator.choice(len(x), size=total, p=x[:, k]) for x in factors]
-            coords.append(np.stack(places))
-    none = np.zeros((len(factors), 0), dtype=np.int64)
     shape = [len(factor) for factor in factors]
-    X = SparseTensor(np.concatenate([none, *coords], axis=1), shape=shape)
+    coords: Array = np.zeros((len(factors), 0), dtype=np.int64)
+    values: Array = np.zeros(0)
+    for k, total in enumerate(generator.poisson(weights)):
+        for start in range(0, int(total), _MAX_DRAWS_AT_ONCE):
+            size = min(_MAX_DRAWS_AT_ONCE, int(total) - start)
+            places = np.stack([generator.choice(len(x), size=size, p=x[:, k]) for x in factors])
+            # Adding each batch at once sums duplicates, so memory stays at the nonzeros.
+            coords = np.concatenate([coords, places], axis=1)
+            X = SparseTensor(coords, np.concatenate([values, np.ones(size)]), shape)
+            coords, values = X.coords, X.values
+    X = SparseTensor(coords, values.astype(np.int64), shape)
     if not alpha.any():
         return X
     # Negative binomial counts, as in `_clustered`.

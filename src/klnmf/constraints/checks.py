@@ -275,7 +275,13 @@ def _check_scaled_penalties(constraints: Constraints, dtype: np.dtype[Any]) -> N
 
 def warn_if_one_sided(penalties: Penalties) -> None:
     """Warn of penalties that have no effect in the end."""
-    if penalties.is_one_sided:
+    if penalties.is_one_sided and len(penalties.l1) > 2:
+        warn_caller(
+            "Only some of the factors are penalised. If they shrink while others grow, the penalty "
+            "goes to 0 and the fit stays the same. Set a penalty for every mode.",
+            UserWarning,
+        )
+    elif penalties.is_one_sided:
         warn_caller(
             "Only one of the factors is penalised. If it shrinks while the other grows, the "
             "penalty goes to 0 and the fit stays the same, so that there is no minimum to converge "

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from klnmf.data.sparse_tensor import SparseTensor
+
 # Constraints with a row, or an entry, for each sample.
 OF_SAMPLES = ("sample_weight", "exposure", "missing", "fixed_W", "zero_W")
 
@@ -38,6 +40,8 @@ def named_samples(names: Any) -> Iterator[None]:
 def sample_names_of(X: Any) -> Any:
     """Names of the rows of X, for messages; None where there are none, or not all are strings."""
     names = getattr(X, "row_names", None)
+    if isinstance(X, SparseTensor):
+        names = X.labels[0]
     names = _NAMES.get() if names is None else names
     if hasattr(X, "iloc") and len(X) and all(isinstance(label, str) for label in X.index):
         names = X.index

@@ -45,10 +45,12 @@ def with_dominant(rows: Array, own: Array) -> Array:
     return np.concatenate([own, rows[~np.isin(rows, own)]])
 
 
-def warn_of_dominant_samples(row_sums: Array, n_components: int, names: Any = None) -> None:
+def warn_of_dominant_samples(
+    row_sums: Array, n_components: int, names: Any = None, weights: str = "sample_weight"
+) -> None:
     """Warn of samples that can take a component each; weights are part of ``row_sums``.
 
-    Some callers have no weights: for them splitting is the only advice.
+    Some callers have no argument for ``weights``: for them splitting is the only advice.
     """
     rows = dominant_rows(row_sums, n_components)
     if not len(rows):
@@ -60,14 +62,14 @@ def warn_of_dominant_samples(row_sums: Array, n_components: int, names: Any = No
         for row, share in zip(rows[:EXAMPLES].tolist(), shares.tolist(), strict=False)
     )
     more = ", ..." if len(rows) > EXAMPLES else ""
-    weights = "".join(
-        f", or limit its influence with {spelled} (see klnmf.capped_weights)"
-        for spelled in options_in_use(["sample_weight"])
+    hint = " (see klnmf.capped_weights)" if weights == "sample_weight" else ""
+    limits = "".join(
+        f", or limit its influence with {spelled}{hint}" for spelled in options_in_use([weights])
     )
     warn_caller(
         f"Much of all counts is in {len(rows)} of {len(row_sums):,} samples: {listed}{more}. With "
         f"{option('n_components', n_components)}, a component has "
         f"{percentage(1 / n_components)} on average, so such a sample can take one for itself. If "
-        f"that is not wanted, split it into parts{weights}.",
+        f"that is not wanted, split it into parts{limits}.",
         DominantSamplesWarning,
     )

@@ -7,6 +7,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.sparse_tensor import SparseTensor
+from klnmf.data.tensor_checks import default_names
 from klnmf.data.validation import warn_caller
 from klnmf.support.descriptions import described, percentage
 
@@ -43,6 +44,13 @@ def aligned(
     """
     if X.ndim != len(shape):
         raise ValueError(f"X has {X.ndim} modes, but the model was fitted to {len(shape)}.")
+    unnamed = default_names(X.ndim)
+    if tuple(X.mode_names) != tuple(names) and unnamed not in (X.mode_names, tuple(names)):
+        own, of_model = (", ".join(map(repr, each)) for each in (X.mode_names, names))
+        raise ValueError(
+            f"X has the modes {own}, but the model was fitted to {of_model}. Make a tensor with "
+            "the same modes in the same order."
+        )
     coords, values, kept = list(X.coords), X.values, np.ones(X.nnz, dtype=bool)
     for mode in range(1, len(shape)):
         known, own = labels[mode], X.labels[mode]
@@ -59,6 +67,11 @@ def aligned(
         places = np.array([number.get(label, -1) for label in own], dtype=np.int32)
         coords[mode] = places[coords[mode]]
         kept &= coords[mode] >= 0
+    if X.nnz and not kept.any():
+        raise ValueError(
+            "The model knows none of the labels of X. Are they spelled as in the fit, such as '1' "
+            "and not '1.0'?"
+        )
     if not kept.all():
         lost = float(values[~kept].sum(dtype=np.float64)) / X.total
         warn_caller(

@@ -25,6 +25,12 @@ PLACES = {
     **{name: f"klnmf.KLNMF(run=klnmf.RunOptions({name}=...))" for name in RUN_OPTIONS},
     **{name: f"fit(X, {name}=...)" for name in FitConstraints.__annotations__},
 }
+# Constraints of matrices, and the lists by mode that tensors have for them.
+BY_MODE = {
+    **dict.fromkeys(("sample_weight", "feature_weight"), "weights"),
+    **dict.fromkeys(("fixed_W", "fixed_components"), "fixed"),
+    **dict.fromkeys(("zero_W", "zero_components"), "zeros"),
+}
 # Other words for the number of components, and the argument that is meant: the first that is there.
 _COUNTS = ("n_components", "n_topics", "ranks")
 _NUMBERS = frozenset(
@@ -71,6 +77,8 @@ def _advice(name: str, taken: list[str]) -> str:
         return f"Use {meant}."
     if name in RUN_OPTIONS and "run" in taken:
         return f"Use run=klnmf.RunOptions({name}=...)."
+    if name in BY_MODE and BY_MODE[name] in taken:
+        return f"Use {BY_MODE[name]}=[...], with an entry for each mode."
     if name in PLACES:
         return f"Use {PLACES[name]}."
     names = f"By name it takes {', '.join(taken)}."

@@ -248,10 +248,12 @@ def warn_of_data(X: Any, seen: RowView, n_components: int, constraints: Constrai
     n_learned = int((~np.any(is_frozen, axis=0)).sum())
     if constraints.sample_weight is not None:
         is_empty &= constraints.sample_weight > 0
-    warn_of_many_components(n_learned, (seen.n_rows, seen.n_columns))
+    if len(seen.sizes) == 1:  # of a tensor, more components may be needed than a mode has rows
+        warn_of_many_components(n_learned, (seen.n_rows, seen.n_columns))
     warn_of_empty_samples(is_empty, names)
     if n_learned:
-        warn_of_dominant_samples(seen.row_sums, n_components, names)
+        weights = "sample_weight" if len(seen.sizes) == 1 else "weights"
+        warn_of_dominant_samples(seen.row_sums, n_components, names, weights)
 
 
 # ---- counts in memory ----------------------------------------------------------------------------

@@ -171,7 +171,7 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
             Counts, or other nonnegative data, with two to eight modes.
         y : Ignored
         start : sequence of array-like, default=None
-            Factors to start from, one for each mode; those that are None are solved for. Their
+            Factors to start from, one for each mode; one that is None is solved for. Their
             product counts, so that weights go into any of them:
             ``[A * weights, B, C]`` for what `pyttb.cp_apr` returns.
         **constraints
@@ -286,10 +286,17 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     ) -> list[Array | None]:
         factors = by_mode(start, "start", len(shape))
         sizes = [(size, self.n_components) for size in shape]
-        return [
+        checked = [
             None if factor is None else check_start(factor, f"start[{mode}]", size, dtype)
             for mode, (factor, size) in enumerate(zip(factors, sizes, strict=True))
         ]
+        n_missing = sum(factor is None for factor in factors)
+        if 1 < n_missing < len(factors):
+            raise ValueError(
+                f"start has no factor for {n_missing} modes. Give all of them but one, which is "
+                "solved for, or leave start out."
+            )
+        return checked
 
     def _set_factors(self, problem: Problem, factors: list[Any], **others: Any) -> None:
         constraints, found = problem.constraints, problem.download(factors)

@@ -40,10 +40,15 @@ def _numbered(file: Any, pyarrow: Any) -> list[str]:
 
     Those in an encoding of differences (DELTA) cannot be.
     """
-    groups = [file.metadata.row_group(i) for i in range(file.metadata.num_row_groups)]
-    chunks = [group.column(j) for group in groups for j in range(group.num_columns)]
-    others = {c.path_in_schema for c in chunks if any("DELTA" in kind for kind in c.encodings)}
+    metadata = file.metadata
     strings = {field.name for field in file.schema_arrow if is_string(field.type, pyarrow)}
+    # Of these columns alone: pyarrow ends the process at what a damaged file says of some others.
+    places = [j for j in range(metadata.num_columns) if metadata.schema.column(j).path in strings]
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    if any(group.num_columns != metadata.num_columns for group in groups):
+        raise ValueError("a group of rows has other columns than the file")
+    chunks = [group.column(j) for group in groups for j in places]
+    others = {c.path_in_schema for c in chunks if any("DELTA" in kind for kind in c.encodings)}
     return sorted(strings - others)
 
 

@@ -12,11 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from klnmf.data.canonical import Entries
 from klnmf.data.on_disk.layout import MODES, damaged, sha256, write_json
 from klnmf.data.on_disk.views import MappedRows, open_rows
+from klnmf.data.validation import VALUE_RANGE
 from klnmf.support.untrusted_json import read_json
 
 STAMP = "verified.json"
@@ -47,8 +46,10 @@ def _check_entries(folder: Path, mode: str, stored: MappedRows) -> None:
     for entries in stored.entries(_ENTRIES):
         _check_indices(folder / f"{mode}.indices.npy", entries, last, stored.n_columns)
         smallest, largest = entries.values.min(), entries.values.max()
-        if not (smallest > 0 and largest < np.inf):  # NaN neither
-            raise damaged(folder / f"{mode}.values.npy", "a value is not positive and finite")
+        low, high = VALUE_RANGE[entries.values.dtype.name]
+        if not (smallest >= low and largest <= high):  # NaN neither
+            wanted = f"a value is not from {low:g} to {high:g}"
+            raise damaged(folder / f"{mode}.values.npy", wanted)
         last = (int(entries.rows[-1]), int(entries.columns[-1]))
 
 
