@@ -91,7 +91,7 @@ def test_a_matrix_in_npz_is_no_tensor(capsys: Any) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--l1-W", "1"), "--l1-W cannot be used with events: leave it out. In Python, klnmf"),
+        (("--l1-W", "1"), "--l1-W cannot be used with events: leave it out."),
         (("--sample-weight", "w.txt"), "--sample-weight cannot be used with events"),
         (("--min-df", "2"), "--min-df cannot be used with events: leave it out."),
         (("--transpose",), "--transpose cannot be used with events"),

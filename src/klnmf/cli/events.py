@@ -8,7 +8,7 @@ import zipfile
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.messages import CommandError, UsageError, say
-from klnmf.cli.options import EVENTS, NUMBERS, PENALTIES
+from klnmf.cli.options import EVENTS
 from klnmf.support.option_names import option
 
 if TYPE_CHECKING:
@@ -24,12 +24,12 @@ def has_events(args: argparse.Namespace) -> bool:
     if args.data is None:
         return False
     if args.modes is None and not is_tensor_file(args.data):
-        for name in ("values", "bins"):
-            if getattr(args, name) is not None:
-                raise UsageError(
-                    f"{option(name)} is for events: name the columns that identify them too, such "
-                    f"as {option('modes', 'customer,product,date')}."
-                )
+        given = [name for name in EVENTS if getattr(args, name) is not None]
+        if given:
+            raise UsageError(
+                f"{option(given[0])} is for events: name the columns that identify them too, such "
+                f"as {option('modes', 'customer,product,date')}."
+            )
         return False
     return True
 
@@ -51,12 +51,8 @@ def refuse_options(args: argparse.Namespace, *taken: str) -> None:
     for action in args.parser._actions:
         name = action.dest
         is_given = getattr(args, name, None) != args.parser.get_default(name)
-        if not action.option_strings or name in (*_OF_ALL, *taken) or not is_given:
-            continue
-        hint = ""
-        if name in (*PENALTIES, *NUMBERS):
-            hint = " In Python, klnmf.PoissonCP takes penalties and weights for each mode."
-        raise UsageError(f"{option(name)} cannot be used with events: leave it out.{hint}")
+        if action.option_strings and is_given and name not in (*_OF_ALL, *taken):
+            raise UsageError(f"{option(name)} cannot be used with events: leave it out.")
 
 
 def read_events(args: argparse.Namespace) -> SparseTensor:

@@ -64,10 +64,6 @@ class SparseTensor:
     >>> tensor = SparseTensor(coords, [3, 1, 4, 1], mode_names=["user", "film", "year"])
     >>> tensor
     SparseTensor(user 2 × film 3 × year 2, 3 nonzeros, total 9)
-    >>> tensor.coords
-    array([[0, 0, 1],
-           [2, 2, 0],
-           [0, 1, 1]], dtype=int32)
     >>> tensor.values
     array([3., 1., 5.], dtype=float32)
     >>> tensor.margin("year")

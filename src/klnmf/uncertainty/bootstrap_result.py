@@ -107,8 +107,8 @@ class Bootstrap(ShownAsTable):
 
         Parameters
         ----------
-        mode : int or str, default=1
-            Mode of a tensor, by its number or name, whose rows take the place of features.
+        mode
+            As in `table`.
 
         Returns
         -------
