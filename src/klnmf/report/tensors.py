@@ -143,18 +143,12 @@ def tensor_rows(of: DescribedTensor) -> list[tuple[str, float | str]]:
     X = of.X
     if X is None:
         return [*rows, ("Counts", "not included in this report")]
-    empty = [int(np.count_nonzero(X.margin(mode) == 0)) for mode in range(X.ndim)]
     return [
         *rows,
         ("Nonzeros", X.nnz),
         ("Cells", float(math.prod(X.shape))),
         ("Sum of all counts", X.total),
         ("Counts per nonzero cell (median)", float(np.median(X.values)) if X.nnz else 0),
-        *(
-            (f"Labels of {plain_text(mode.name)} without counts", n)
-            for mode, n in zip(of.modes, empty, strict=True)
-            if n
-        ),
     ]
 
 
