@@ -416,3 +416,22 @@ def test_what_is_of_another_type(message: str, settings: dict[str, Any]) -> None
 def test_slices_that_are_not_there(message: str, mode: Any, indices: Any) -> None:
     with pytest.raises(ValueError, match=message):
         SparseTensor(COORDS).take(mode, indices)
+
+
+def test_there_and_back_as_events_and_as_sparse() -> None:
+    pd, sparse = pytest.importorskip("pandas"), pytest.importorskip("sparse")
+    labels = [["a", "b"], None, ["2024-01-01", "2024-01-08"]]
+    tensor = SparseTensor(
+        [[0, 1, 1], [2, 0, 0], [0, 1, 0]],
+        [3, 1, 4],
+        mode_names=["who", "what", "when"],
+        labels=labels,
+    )
+    frame = pd.DataFrame(tensor.to_events())
+    again = SparseTensor.from_events(frame, ["who", "what", "when"], "count")
+    np.testing.assert_array_equal(again.toarray()[:, :, :], tensor.toarray()[:, [0, 2]])
+    with pytest.raises(ValueError, match="called 'count'"):
+        SparseTensor([[0], [0]], mode_names=["who", "count"]).to_events()
+    coo = tensor.to_sparse()
+    assert isinstance(coo, sparse.COO)
+    np.testing.assert_array_equal(SparseTensor.from_sparse(coo).toarray(), tensor.toarray())

@@ -153,6 +153,31 @@ class SparseTensor:
         coords = np.reshape(tensor.subs, (-1, len(tensor.shape))).T
         return cls(coords, np.ravel(tensor.vals), tensor.shape, **names)
 
+    def to_sparse(self) -> Any:
+        """Return a ``sparse.COO`` of PyData, without names and labels."""
+        sparse = import_module("sparse")
+        return sparse.COO(self.coords.astype(np.intp), self.values.copy(), self.shape)
+
+    def to_events(self) -> dict[str, Array]:
+        """Return a table of the nonzeros, for ``pandas.DataFrame`` and from there to any file.
+
+        Columns are the labels, or else the places, in each mode, and ``"count"``.
+
+        Examples
+        --------
+        >>> from klnmf import SparseTensor
+        >>> SparseTensor([[0, 1], [2, 0]], [3, 1], mode_names=["user", "film"]).to_events()
+        {'user': array([0, 1], dtype=int32), 'film': array([2, 0], dtype=int32),
+        'count': array([3., 1.], dtype=float32)}
+        """
+        if "count" in self.mode_names:
+            raise ValueError("A mode is called 'count', as the column of values. Rename it.")
+        columns = {
+            name: places if labels is None else labels[places]
+            for name, labels, places in zip(self.mode_names, self.labels, self.coords, strict=True)
+        }
+        return columns | {"count": self.values}
+
     def to_pyttb(self) -> Any:
         """Return a ``pyttb.sptensor``, without names and labels."""
         pyttb = import_module("pyttb")
