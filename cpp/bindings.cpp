@@ -10,6 +10,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "component_passes.hpp"
 #include "data_passes.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
@@ -423,6 +424,73 @@ void bind_index_passes(nb::module_& m) {
         "Whether the column numbers of every row are sorted, and none is there twice.");
 }
 
+// Nonzeros of a sample, with the model there where it is known. The numbers in the arrays are the
+// sample's own.
+klnmf::SampledNonzeros sampled(const In1<std::int64_t>& indptr, const In2<std::int32_t>& indices,
+                               const double* v, const double* y) {
+    require(indptr.size() > 0 &&
+                static_cast<std::size_t>(indptr.data()[indptr.size() - 1]) == indices.shape(1),
+            "indices must end with indptr");
+    return {static_cast<std::int64_t>(indptr.size()) - 1,
+            static_cast<std::int64_t>(indices.shape(1)),
+            indptr.data(),
+            indices.data(),
+            static_cast<int>(indices.shape(0)),
+            v,
+            y};
+}
+
+void bind_component_passes(nb::module_& m) {
+    m.def(
+        "products_at_nonzeros",
+        [](In1<std::int64_t> indptr, In2<std::int32_t> indices, In2<double> W, In2<double> H,
+           int n_threads, Out1<double> model) {
+            require(W.shape(0) + 1 == indptr.size() && W.shape(1) == H.shape(1) &&
+                        model.size() == indices.shape(1),
+                    "W, H and model must belong to the nonzeros");
+            klnmf::products_at_nonzeros(sampled(indptr, indices, nullptr, nullptr), W.data(),
+                                        H.data(), static_cast<int>(W.shape(1)), n_threads,
+                                        model.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "W"_a.noconvert(), "H"_a.noconvert(),
+        "n_threads"_a, "model"_a.noconvert(), Unlocked(),
+        "The model at the nonzeros, in double; model is out.");
+    m.def(
+        "change_of_logarithms",
+        [](In1<std::int64_t> indptr, In2<std::int32_t> indices, In1<double> v, In1<double> y,
+           In2<double> w, In2<double> h, double smallest, int n_threads, Out1<double> terms) {
+            require(v.size() == indices.shape(1) && y.size() == v.size() &&
+                        terms.size() == v.size() && w.shape(1) + 1 == indptr.size() &&
+                        w.shape(0) == h.shape(0),
+                    "v, y, w and terms must belong to the nonzeros");
+            klnmf::change_of_logarithms(sampled(indptr, indices, v.data(), y.data()), w.data(),
+                                        h.data(), static_cast<std::int64_t>(h.shape(1)),
+                                        static_cast<int>(w.shape(0)), smallest, n_threads,
+                                        terms.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "v"_a.noconvert(), "y"_a.noconvert(),
+        "w"_a.noconvert(), "h"_a.noconvert(), "smallest"_a, "n_threads"_a, "terms"_a.noconvert(),
+        Unlocked(), "v log(1 + max(d / y, smallest)), where d is a sum of w h; terms is out.");
+    m.def(
+        "ratio_sums",
+        [](In1<std::int64_t> indptr, In2<std::int32_t> indices, In1<double> v, In1<double> y,
+           In2<double> u, In2<double> h, int mode, int n_threads, Out2<double> sums) {
+            require(v.size() == indices.shape(1) && y.size() == v.size() &&
+                        u.shape(1) + 1 == indptr.size() && u.shape(0) == h.shape(0),
+                    "v, y and u must belong to the nonzeros");
+            require(mode >= -1 && mode < static_cast<int>(indices.shape(0)), "no such mode");
+            require(sums.shape(0) == u.shape(0) &&
+                        sums.shape(1) == (mode < 0 ? u.shape(1) : h.shape(1)),
+                    "sums must have the shape of u or of h");
+            klnmf::ratio_sums(sampled(indptr, indices, v.data(), y.data()), u.data(), h.data(),
+                              static_cast<std::int64_t>(h.shape(1)), static_cast<int>(u.shape(0)),
+                              mode, n_threads, sums.data());
+        },
+        "indptr"_a.noconvert(), "indices"_a.noconvert(), "v"_a.noconvert(), "y"_a.noconvert(),
+        "u"_a.noconvert(), "h"_a.noconvert(), "mode"_a, "n_threads"_a, "sums"_a.noconvert(),
+        Unlocked(), "Sums of the ratios that multiplicative updates of u h need; sums is out.");
+}
+
 } // namespace
 
 NB_MODULE(_core, m) {
@@ -437,6 +505,7 @@ NB_MODULE(_core, m) {
     bind_value_passes<double>(m);
     bind_index_passes<std::int32_t>(m);
     bind_index_passes<std::int64_t>(m);
+    bind_component_passes(m);
     m.def(
         "are_floats",
         [](In1<double> values, int n_threads) {

@@ -120,6 +120,42 @@ def _sorted_entries(
     return arrays
 
 
+class SampledNonzeros:
+    """Nonzeros v of some rows in float64, and the model y there, for trials of components.
+
+    ``indptr`` and ``indices`` are those of a `Piece`. W and H are in float64, with the columns of
+    all modes but the first in H. A component w hᵀ that is tried has entries for the rows of both.
+    """
+
+    def __init__(
+        self, indptr: Array, indices: Array, values: Array, W: Array, H: Array, n_threads: int = 1
+    ) -> None:
+        self._n_threads = n_threads
+        self._places = (indptr, np.ascontiguousarray(np.atleast_2d(indices)))
+        self.v = values.astype(np.float64)
+        self.y = np.empty(len(values))
+        factors = (np.ascontiguousarray(W), np.ascontiguousarray(H))
+        _core.products_at_nonzeros(*self._places, *factors, n_threads, self.y)
+
+    def gain(self, w: Array, h: Array) -> float:
+        """Σ v log(y' / y), where y' is y with some components added, one in a row of w and h."""
+        terms = np.empty_like(self.v)
+        # Rounding may take y' below 0 where nearly all of y was taken away.
+        arguments = (self.v, self.y, w, h, -1 + 1e-9, self._n_threads, terms)
+        _core.change_of_logarithms(*self._places, *arguments)
+        return float(np.sum(terms))
+
+    def ratio_sums(self, u: Array, h: Array, mode: int = -1) -> Array:
+        """Σ v / (y + u h) · ∂(u h) by the rows of each component u hᵀ, or by columns of a mode.
+
+        An entry times its sum is its multiplicative update, where the others sum to 1.
+        """
+        sums = np.empty_like(u if mode < 0 else h)
+        arguments = (self.v, self.y, u, h, mode, self._n_threads, sums)
+        _core.ratio_sums(*self._places, *arguments)
+        return sums
+
+
 def _floats(values: Array) -> Array:
     """Return values as the core takes them."""
     is_float = values.dtype in (np.float32, np.float64)

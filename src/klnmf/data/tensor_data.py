@@ -148,7 +148,7 @@ def restricted(taken: tuple[Array, Array, Array], is_used: Array, view: RowView)
     numbers = (np.cumsum(is_used) - 1).astype(np.int32)
     sizes = tuple(int(np.count_nonzero(part)) for part in view.split(is_used))
     arrays = (selected_ends(indptr, kept), numbers[indices[..., kept]], values[kept])
-    return TensorView(*arrays, sum(sizes), sizes=sizes)
+    return TensorView(*arrays, sum(sizes), n_threads=view.n_threads, sizes=sizes)
 
 
 def data_in_memory(X: sp.csr_array | SparseTensor, n_threads: int = 1) -> CountData:

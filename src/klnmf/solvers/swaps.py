@@ -8,7 +8,6 @@ with the data beyond a limit; whether the swap is kept, a few iterations must sh
 
 from __future__ import annotations
 
-import math
 from itertools import combinations
 from typing import NamedTuple
 
@@ -16,7 +15,8 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.sparse_data import InMemoryView, RowView, at_cells
+from klnmf.data.passes import SampledNonzeros
+from klnmf.data.sparse_data import InMemoryView, RowView
 from klnmf.data.tensor_data import restricted
 from klnmf.support.array_types import Array
 
@@ -112,13 +112,13 @@ def propose_swaps(
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
         return []
-    merge = _cheapest_merge(sample, W, H, masses)
+    merge = _cheapest_merge(sample, X, W, H, masses)
     if merge is None:
         return []
     pair, shares, loss = merge
     return [
         Swap(pair, shares, column, loss, gain)
-        for gain, column in _additions(sample, generator, n_candidates, is_dominant)
+        for gain, column in _additions(sample, X, generator, n_candidates, is_dominant)
         if gain > 0
     ]
 
@@ -140,7 +140,7 @@ def propose_addition(
     sample = _covered(X, W, H)
     if sample is None:
         return None
-    additions = _additions(sample, generator, n_candidates, is_dominant)
+    additions = _additions(sample, X, generator, n_candidates, is_dominant)
     return additions[0][1] if additions else None
 
 
@@ -155,49 +155,23 @@ def propose_merge(
     sample = _covered(X, W, H)
     if sample is None or W.shape[1] < 2:
         return None
-    merge = _cheapest_merge(sample, W, H, masses, is_free)
+    merge = _cheapest_merge(sample, X, W, H, masses, is_free)
     return None if merge is None else merge[:2]
 
 
-def _covered(X: InMemoryView, W: Array, H: Array) -> _Nonzeros | None:
+def _covered(X: InMemoryView, W: Array, H: Array) -> SampledNonzeros | None:
     """Return the nonzeros of a sample; None if there are none, or one has no finite loss."""
-    sample = _Nonzeros(X, W, H) if X.nnz else None
+    sample = SampledNonzeros(X.indptr, X.indices, X.values, W, H, X.n_threads) if X.nnz else None
     return sample if sample is not None and sample.y.min() > 0 else None
 
 
-class _Nonzeros:
-    """The sampled nonzeros v and their products y = (W Hᵀ) there, row after row."""
-
-    def __init__(self, X: InMemoryView, W: Array, H: Array) -> None:
-        self.split, self.indptr = X.split, X.indptr
-        self.columns = X.indices.astype(np.intp)  # NumPy gathers by others half as fast
-        self.by_mode: list[Array] = list(np.atleast_2d(X.indices))
-        self.shape = (X.n_rows, X.n_columns)
-        self.lengths = np.diff(X.indptr)
-        self.v = X.values.astype(np.float64)
-        self.y = np.zeros(X.nnz)
-        for k in range(W.shape[1]):
-            self.y += self.outer(W[:, k], H[:, k])
-
-    def outer(self, w: Array, h: Array) -> Array:
-        """Entries of w hᵀ at the nonzeros; h holds the profiles of all modes but the first."""
-        entries: Array = np.repeat(w, self.lengths) * at_cells(h, self.columns)
-        return entries
-
-    def change_by_merge(self, W: Array, H: Array, j: int, k: int, of_j: float) -> Array:
-        """Return y' − y at the nonzeros; see `_cheapest_merge`."""
-        if len(self.by_mode) == 1:
-            return self.outer((1 - of_j) * W[:, j] - of_j * W[:, k], H[:, k] - H[:, j])
-        merged = self.outer(W[:, j] + W[:, k], of_j * H[:, j] + (1 - of_j) * H[:, k])
-        return merged - self.outer(W[:, j], H[:, j]) - self.outer(W[:, k], H[:, k])
-
-    def matrix(self, entries: Array, mode: int = 0) -> sp.csr_array:
-        """Sparse matrix with these entries at the nonzeros, by rows and the columns of a mode."""
-        return sp.csr_array((entries, self.by_mode[mode], self.indptr), shape=self.shape)
-
-
 def _cheapest_merge(
-    sample: _Nonzeros, W: Array, H: Array, s: Array, is_free: Array | bool = True
+    sample: SampledNonzeros,
+    X: InMemoryView,
+    W: Array,
+    H: Array,
+    s: Array,
+    is_free: Array | bool = True,
 ) -> tuple[tuple[int, int], tuple[float, float], float] | None:
     """Pair with the least Σ v log(y / y'), its shares, and that loss; y' is y after the merge.
 
@@ -210,7 +184,7 @@ def _cheapest_merge(
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
     is_known = (sampled * s.sum() >= 0.1 * s * sampled.sum()) & is_free
-    alike = [_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, *sample.split(H))]
+    alike = [_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, *X.split(H))]
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]
     first, second = first[both_known], second[both_known]
@@ -220,15 +194,22 @@ def _cheapest_merge(
     losses = {}
     for number in np.argsort(share * s[second] * distances, kind="stable")[:PAIRS]:
         j, k, of_j = int(first[number]), int(second[number]), float(share[number])
-        change = sample.change_by_merge(W, H, j, k, of_j)
-        # Rounding may take y' below 0 where nearly all of y was the pair's.
-        relative = np.maximum(change / sample.y, -1 + 1e-9)
-        losses[j, k] = (-float(np.sum(sample.v * np.log1p(relative))), of_j)
+        losses[j, k] = (-sample.gain(*_change_by_merge(W, H, j, k, of_j, len(X.sizes))), of_j)
     if not losses:
         return None
     pair = min(losses, key=lambda pair: losses[pair])
     loss, of_j = losses[pair]
     return pair, (of_j, 1 - of_j), loss
+
+
+def _change_by_merge(
+    W: Array, H: Array, j: int, k: int, of_j: float, n_others: int
+) -> tuple[Array, Array]:
+    """Return y' − y as a sum of components; see `_cheapest_merge`."""
+    if n_others == 1:
+        return ((1 - of_j) * W[:, j] - of_j * W[:, k])[None], (H[:, k] - H[:, j])[None]
+    rows = np.stack([W[:, j] + W[:, k], -W[:, j], -W[:, k]])
+    return rows, np.stack([of_j * H[:, j] + (1 - of_j) * H[:, k], H[:, j], H[:, k]])
 
 
 def _products(F: Array) -> Array:
@@ -241,7 +222,8 @@ def _products(F: Array) -> Array:
 
 
 def _additions(
-    sample: _Nonzeros,
+    sample: SampledNonzeros,
+    X: InMemoryView,
     generator: np.random.Generator,
     n_candidates: int,
     is_dominant: Array | bool,
@@ -253,52 +235,41 @@ def _additions(
     row would make every h its own profile, which it has already: it has u = 0, unless it was drawn.
     Where there is one, no row is drawn twice.
     """
-    v, y, modes = sample.v, sample.y, range(len(sample.by_mode))
-    ratios = np.empty_like(v)
-    of_modes = [sample.matrix(ratios, mode) for mode in modes]  # see what is written to `ratios`
-    by_rows = of_modes[0]
-    ratios[:] = v * np.log(v / y)
-    misfit = np.maximum(by_rows.sum(axis=1), 0)
+    v, by_mode = sample.v, np.atleast_2d(X.indices)
+
+    def of_rows(entries: Array) -> Array:
+        return sp.csr_array((entries, by_mode[0], X.indptr), shape=(X.n_rows, X.n_columns))
+
+    misfit = np.maximum(of_rows(v * np.log(v / sample.y)).sum(axis=1), 0)
     if not misfit.sum() > 0:
         return []
-    ratios[:] = v
-    totals = by_rows.sum(axis=1)
+    totals = of_rows(v).sum(axis=1)
     starts = np.where(is_dominant, 0.0, 0.1 * totals)
-    ratios[np.repeat(starts == 0, sample.lengths)] = 0.0
-    margins = sum(matrix.sum(axis=0) for matrix in of_modes) / (ratios.sum() or 1.0)
-
-    def set_ratios(u_at_nonzeros: Array, h_at_nonzeros: list[Array], mode: int) -> None:
-        """Set v / (y + u h), times the profiles of the other modes than the first and this one."""
-        np.divide(v, y + math.prod(h_at_nonzeros, start=u_at_nonzeros), out=ratios)
-        for other in modes:
-            if other != mode:
-                np.multiply(ratios, h_at_nonzeros[other], out=ratios)
-
-    found = []
+    used = np.where(np.repeat(starts == 0, np.diff(X.indptr)), 0.0, v)
+    margins = np.zeros(X.n_columns)
+    for columns in by_mode:
+        margins += np.bincount(columns, used, X.n_columns)
+    margins /= used.sum() or 1.0
     chances, is_again = misfit / misfit.sum(), not np.any(is_dominant)
     n_drawn = n_candidates if is_again else min(n_candidates, int(np.count_nonzero(misfit)))
-    for row in generator.choice(len(misfit), size=n_drawn, p=chances, replace=is_again):
-        own = slice(sample.indptr[row], sample.indptr[row + 1])
-        u, h = starts.copy(), 0.1 * margins
-        u[row] = 0.1 * totals[row]
-        for columns in sample.by_mode:
-            np.add.at(h, columns[own], 0.9 * v[own] / totals[row])
-        profiles = sample.split(h)  # views
-        places = list(np.atleast_2d(sample.columns))
-        h_at_nonzeros = [h[columns] for columns in places]
-        u_at_nonzeros = np.repeat(u, sample.lengths)
-        for _ in range(UPDATES):
-            set_ratios(u_at_nonzeros, h_at_nonzeros, 0)
-            u = u * (by_rows @ h)
-            u_at_nonzeros = np.repeat(u, sample.lengths)
-            for mode in modes:
-                set_ratios(u_at_nonzeros, h_at_nonzeros, mode)
-                new = sample.split(h * (of_modes[mode].T @ u))[mode]
-                profiles[mode][:] = new / (new.sum() or 1.0)
-                h_at_nonzeros[mode] = h[places[mode]]
-            if not all(profile.sum() > 0 for profile in profiles):
-                break
-        if all(profile.sum() > 0 for profile in profiles):
-            gain = float(np.sum(v * np.log1p(sample.outer(u, h) / y)) - u.sum())
-            found.append((gain, h))
+    drawn = generator.choice(len(misfit), size=n_drawn, p=chances, replace=is_again)
+    u, h = np.tile(starts, (n_drawn, 1)), np.tile(0.1 * margins, (n_drawn, 1))
+    for number, row in enumerate(drawn):
+        own = slice(X.indptr[row], X.indptr[row + 1])
+        u[number, row] = 0.1 * totals[row]
+        for columns in by_mode:
+            np.add.at(h[number], columns[own], 0.9 * v[own] / totals[row])
+    ends = np.cumsum(X.sizes)
+    profiles = np.split(h, ends[:-1], axis=1)  # views
+    for _ in range(UPDATES):
+        u *= sample.ratio_sums(u, h)
+        for mode, profile in enumerate(profiles):
+            profile *= np.split(sample.ratio_sums(u, h, mode), ends[:-1], axis=1)[mode]
+            sums = np.array([row.sum() for row in profile])[:, None]
+            profile /= np.where(sums > 0, sums, 1.0)
+    found = [
+        (sample.gain(u[[number]], h[[number]]) - float(u[number].sum()), h[number])
+        for number in range(n_drawn)
+        if all(profile[number].sum() > 0 for profile in profiles)
+    ]
     return sorted(found, key=lambda addition: -addition[0])
