@@ -201,6 +201,30 @@ def test_options_that_a_format_does_not_have(tmp_path: Path) -> None:
             read_tensor(tmp_path / "a.csv", modes=modes)
 
 
+@pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
+@pytest.mark.parametrize("sign", [",", ";", "\t"])
+def test_commas_semicolons_and_tabs(name: str, sign: str, tmp_path: Path) -> None:
+    text = '"who","the day","n"\nAnn,1,2\nBo,2,3\n'.replace(",", sign)
+    found = read_tensor(put(tmp_path / name, text), modes=["who", "the day"], values="n")
+    assert (found.labels[0].tolist(), found.values.tolist()) == (["Ann", "Bo"], [2.0, 3.0])
+    one = put(tmp_path / name, f"a;b{sign}c\nx;y{sign}z\n" if sign != ";" else "a;b;c\nx;y;z\n")
+    modes = ["a;b", "c"] if sign != ";" else ["a", "b"]
+    assert read_tensor(one, modes=modes).mode_names == tuple(modes)
+
+
+def test_float_ids_have_the_same_labels_however_they_come(tmp_path: Path) -> None:
+    pd = pytest.importorskip("pandas")
+    frame = pd.DataFrame({"id": [12.0, 3.0, 2.5], "place": ["007", "1.10", "7.0"]})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    frame.to_parquet(tmp_path / "a.parquet")
+    modes = ["id", "place"]
+    found = [SparseTensor.from_events(frame, modes)]
+    found += [read_tensor(tmp_path / name, modes=modes) for name in ("a.csv", "a.parquet")]
+    for tensor in found:
+        labels = [each.tolist() for each in tensor.labels]
+        assert labels == [["2.5", "3", "12"], ["1.10", "007", "7"]]
+
+
 def test_files_that_are_not_there(tmp_path: Path) -> None:
     write_tensor(tmp_path / "visits.npz", SMALL)
     with pytest.raises(FileNotFoundError, match=r"no file .*visit\.npz'\. Did you mean"):

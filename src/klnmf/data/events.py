@@ -17,6 +17,7 @@ from klnmf.support.number_checks import is_missing
 BINS = {"day": "D", "week": "D", "month": "M", "year": "Y"}
 _MONDAY = 3  # days from a Monday to 1970-01-01, from which NumPy counts
 _NUMBER = re.compile(r"[+-]?\d+(\.\d*)?([eE][+-]?\d+)?", re.ASCII)
+_WITH_POINT = re.compile(r"\A(-?(?:0|[1-9]\d*))\.0\Z", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d(-\d\d([T ]\d\d:\d\d.*)?)?", re.ASCII)
 
 
@@ -67,8 +68,11 @@ def rank_of(labels: Iterable[str]) -> Callable[[str], Any] | None:
 def texts_of(entries: Any) -> list[str]:
     """Return labels as texts: dates as ISO dates, and whole numbers without a point.
 
-    >>> texts_of([12346.0, "a"]), texts_of(np.array(["2011-01-03T00:00"], "M8[ns]"))
-    (['12346', 'a'], ['2011-01-03'])
+    Texts of whole numbers too: a column of ids with gaps is one of floats in pandas, and so in its
+    .csv files.
+
+    >>> texts_of([12346.0, "12347.0", "1.50"]), texts_of(np.array(["2011-01-03T00:00"], "M8[ns]"))
+    (['12346', '12347', '1.50'], ['2011-01-03'])
     """
     array = entries if isinstance(entries, np.ndarray) else None
     entries = list(entries)
@@ -78,9 +82,7 @@ def texts_of(entries: Any) -> list[str]:
         array = np.array(plain, dtype="M8[us]")
     if array is not None and array.dtype.kind == "M":
         return [str(text) for text in np.datetime_as_string(array, unit="auto")]
-    return [
-        str(int(e) if isinstance(e, float | np.floating) and e.is_integer() else e) for e in entries
-    ]
+    return [_WITH_POINT.sub(r"\1", str(entry)) for entry in entries]
 
 
 # ---- columns -------------------------------------------------------------------------------------

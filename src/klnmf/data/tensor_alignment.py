@@ -69,8 +69,8 @@ def aligned(
         kept &= coords[mode] >= 0
     if X.nnz and not kept.any():
         raise ValueError(
-            "The model knows none of the labels of X. Are they spelled as in the fit, such as '1' "
-            "and not '1.0'?"
+            "The model knows none of the labels of X. Are they spelled as in the fit, such as '7' "
+            "and not '007'?"
         )
     if not kept.all():
         lost = float(values[~kept].sum(dtype=np.float64)) / X.total

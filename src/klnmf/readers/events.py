@@ -23,7 +23,8 @@ from klnmf.support.nearest_names import did_you_mean
 from klnmf.support.printable_text import shown
 from klnmf.support.spreadsheet_cells import from_cell
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+# What may separate the cells, the usual one first.
+_DELIMITERS = {".csv": ",;\t", ".tsv": "\t,;"}
 
 
 def whole(values: Array) -> Array:
@@ -61,10 +62,16 @@ def read_events(path: Path, ending: str, modes: Sequence[str], values: str | Non
     return table if values is None else table | {values: narrowed(np.array(counts))}
 
 
-def _rows(path: Path, delimiter: str, wanted: list[str], has_count: bool) -> Iterator[list[str]]:
+def _rows(path: Path, delimiters: str, wanted: list[str], has_count: bool) -> Iterator[list[str]]:
     """Cells of the wanted columns, the last of which may be a count."""
     blocks = text_blocks(path)
-    reader = csv.reader(chain.from_iterable(blocks), delimiter=delimiter)
+    lines = chain.from_iterable(blocks)
+    first = next(lines, "")
+
+    def n_found(delimiter: str) -> int:
+        return sum(cell.strip().strip('"') in wanted for cell in first.split(delimiter))
+
+    reader = csv.reader(chain([first], lines), delimiter=max(delimiters, key=n_found))
     try:
         header = list(map(from_cell, next(reader, [])))
         _check_columns(path, header, wanted)

@@ -51,7 +51,7 @@ def read_tensor(
     - .tns: text of FROSTT, one nonzero per line: its places, counted from 1, then its value.
     - .npz: what :func:`write_tensor` writes, or arrays ``coords`` (nnz × modes), ``vals`` and
       ``shape``.
-    - .csv, .tsv, .parquet: one event per line, below a header; see
+    - .csv, .tsv, .parquet: one event per line, below a header, with commas, semicolons or tabs; see
       :meth:`klnmf.SparseTensor.from_events`. .parquet needs ``pip install "klnmf[files]"``.
 
     Text files may be compressed (.gz).
