@@ -220,7 +220,7 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     def score(self, X: Any, y: Any = None, **constraints: Any) -> float:
         """Return the held-out log-likelihood of new slices of the first mode: higher is better.
 
-        As in `KLNMF.score`: samples are the slices of the first mode, and the rows of the second are
+        As in `KLNMF.score`: samples are slices of the first mode, and the rows of the second are
         dealt into groups, each predicted from the others. The score is the mean per slice.
 
         Parameters
