@@ -684,7 +684,7 @@ def test_new_slices_have_the_modes_of_the_fit() -> None:
 def test_labels_that_are_all_unknown_are_an_error() -> None:
     labels = [None, [f"{j}" for j in range(X3.shape[1])], None]
     model = fitted(SparseTensor(X3.coords, X3.values, X3.shape, labels=labels), max_iter=5)
-    labels[1] = [f"{j}.0" for j in range(X3.shape[1])]
+    labels[1] = [f"00{j}" for j in range(X3.shape[1])]
     with pytest.raises(ValueError, match="none of the labels"):
         model.transform(SparseTensor(X3.coords, X3.values, X3.shape, labels=labels))
 

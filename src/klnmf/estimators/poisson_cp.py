@@ -217,6 +217,36 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
         check_arguments(constraints, "fit_transform", self._fit_arguments)
         return fit_model(self, X, start, constraints, wants_W=True)
 
+    def score(self, X: Any, y: Any = None, **constraints: Any) -> float:
+        """Return the held-out log-likelihood of new slices of the first mode: higher is better.
+
+        As in `KLNMF.score`: samples are slices of the first mode, and the rows of the second are
+        dealt into groups, each predicted from the others. The score is the mean per slice.
+
+        Parameters
+        ----------
+        X : SparseTensor, sparse.COO, pyttb.sptensor or array
+            Counts that the model has not seen. Modes after the first are matched by their labels.
+        y : Ignored
+        **constraints
+            Of these slices, as ``transform`` takes them.
+
+        Returns
+        -------
+        float
+
+        Examples
+        --------
+        >>> from klnmf import PoissonCP
+        >>> from klnmf.simulate import simulate_tensor
+        >>> X = simulate_tensor((200, 40, 12), 3, n_counts=50_000, random_state=0).X
+        >>> seen, new = X.take(0, range(150)), X.take(0, range(150, 200))
+        >>> models = [PoissonCP(r, random_state=0).fit(seen) for r in (1, 3)]
+        >>> models[1].score(new) > models[0].score(new)
+        True
+        """
+        return super().score(X, y, **constraints)
+
     def save(
         self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
     ) -> None:
