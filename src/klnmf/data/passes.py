@@ -141,8 +141,10 @@ class SampledNonzeros:
         """Σ v log(y' / y), where y' is y with some components added, one in a row of w and h."""
         terms = np.empty_like(self.v)
         # Rounding may take y' below 0 where nearly all of y was taken away.
-        arguments = (self.v, self.y, w, h, -1 + 1e-9, self._n_threads, terms)
-        _core.change_of_logarithms(*self._places, *arguments)
+        least = -1 + 1e-9
+        _core.change_of_logarithms(
+            *self._places, self.v, self.y, w, h, least, self._n_threads, terms
+        )
         return float(np.sum(terms))
 
     def ratio_sums(self, u: Array, h: Array, mode: int = -1) -> Array:
@@ -151,8 +153,7 @@ class SampledNonzeros:
         An entry times its sum is its multiplicative update, where the others sum to 1.
         """
         sums = np.empty_like(u if mode < 0 else h)
-        arguments = (self.v, self.y, u, h, mode, self._n_threads, sums)
-        _core.ratio_sums(*self._places, *arguments)
+        _core.ratio_sums(*self._places, self.v, self.y, u, h, mode, self._n_threads, sums)
         return sums
 
 

@@ -237,13 +237,14 @@ def _additions(
     """
     v, by_mode = sample.v, np.atleast_2d(X.indices)
 
-    def of_rows(entries: Array) -> Array:
-        return sp.csr_array((entries, by_mode[0], X.indptr), shape=(X.n_rows, X.n_columns))
+    def row_sums(entries: Array) -> Array:
+        rows = sp.csr_array((entries, by_mode[0], X.indptr), shape=(X.n_rows, X.n_columns))
+        return np.asarray(rows.sum(axis=1))
 
-    misfit = np.maximum(of_rows(v * np.log(v / sample.y)).sum(axis=1), 0)
+    misfit = np.maximum(row_sums(v * np.log(v / sample.y)), 0)
     if not misfit.sum() > 0:
         return []
-    totals = of_rows(v).sum(axis=1)
+    totals = row_sums(v)
     starts = np.where(is_dominant, 0.0, 0.1 * totals)
     used = np.where(np.repeat(starts == 0, np.diff(X.indptr)), 0.0, v)
     margins = np.zeros(X.n_columns)
