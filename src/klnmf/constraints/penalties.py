@@ -9,6 +9,7 @@ from typing import Self
 import numpy as np
 
 from klnmf.support.array_types import Array
+from klnmf.support.caching import cached_property
 from klnmf.support.number_checks import checked_nonnegative
 
 # Logarithms of what float64 holds, squared.
@@ -53,7 +54,7 @@ class Penalties:
             for kind, weight in zip(("l1", "l2"), pair, strict=True)
         }
 
-    @property
+    @cached_property
     def penalised_modes(self) -> tuple[bool, ...]:
         """Whether each factor carries a penalty."""
         return tuple(l1 > 0 or l2 > 0 for l1, l2 in zip(self.l1, self.l2, strict=True))

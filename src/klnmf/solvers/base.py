@@ -15,6 +15,7 @@ from klnmf.constraints.penalties import Penalties
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.solvers.memory import StoredMemory
 from klnmf.support.array_types import Array
+from klnmf.support.caching import cached_property
 
 # Beside larger penalties, in units of the divergence, objective minus penalties would lose digits.
 PENALTIES_TO_SUBTRACT = 100.0
@@ -32,7 +33,7 @@ class Met(NamedTuple):
     def worst(met: Iterable["Met"]) -> "Met":
         """Return the worst of each; NaN if one of them is."""
         violations, gaps = zip(*met, strict=True)
-        return Met(max(violations), float(np.max(gaps)))
+        return Met(max(violations), math.nan if any(map(math.isnan, gaps)) else max(gaps))
 
 
 class HalfStep(NamedTuple):
@@ -81,18 +82,21 @@ class Problem:
         assert isinstance(data.constraints, Constraints)
         return data.constraints
 
-    def _row_constraints(self, mode: int) -> RowConstraints:
-        return self.backend.data.view(mode).row_constraints or RowConstraints()
+    @cached_property
+    def _row_constraints(self) -> list[RowConstraints]:
+        data = self.backend.data
+        modes = range(len(data.shape))
+        return [data.view(mode).row_constraints or RowConstraints() for mode in modes]
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
-        return self._row_constraints(mode).is_frozen(n_components)
+        return self._row_constraints[mode].is_frozen(n_components)
 
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
-        if self.penalties.l2[mode] or self._row_constraints(mode).penalty_shares is not None:
+        if self.penalties.l2[mode] or self._row_constraints[mode].penalty_shares is not None:
             return self.penalties.of(mode, *self.backend.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
@@ -103,7 +107,7 @@ class Problem:
         Rows with shares of the penalties add L1 themselves.
         """
         others = tuple(factor for other, factor in enumerate(factors) if other != mode)
-        has_shares = self._row_constraints(mode).penalty_shares is not None
+        has_shares = self._row_constraints[mode].penalty_shares is not None
         l1 = 0.0 if has_shares else self.penalties.l1[mode]
         return Fixed(mode, others, l1, self.penalties.l2[mode])
 
