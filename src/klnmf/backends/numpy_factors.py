@@ -1,5 +1,6 @@
 """The verbs that are the same for every back-end whose factors are NumPy arrays."""
 
+from functools import reduce
 from typing import Any, ClassVar
 
 import numpy as np
@@ -94,10 +95,10 @@ class NumpyFactors(Backend):
         A = fixed.factors[0] if len(fixed.factors) == 1 else np.concatenate(fixed.factors)
         if fixed.slopes is not None:
             return A, fixed.slopes
-        slopes: Array = np.prod([self.column_sums(x) for x in fixed.factors], axis=0)
+        slopes: Array = reduce(np.multiply, map(self.column_sums, fixed.factors))
         if len(fixed.factors) > 1:
             # Components whose products are hardly numbers any more would overflow in 1 / c.
-            is_gone = slopes < VANISHED * float(np.finfo(A.dtype).tiny)
-            if is_gone.any():
-                A[:, is_gone] = slopes[is_gone] = 0.0
+            least = VANISHED * float(np.finfo(A.dtype).tiny)
+            if slopes.min() < least:
+                A[:, slopes < least] = slopes[slopes < least] = 0.0
         return A, slopes + fixed.l1

@@ -125,12 +125,25 @@ class ChecksParameters(BaseEstimator):
 
     _parameter_constraints: ClassVar[dict[str, Any]]
 
+    @classmethod
+    @functools.cache  # scikit-learn reads the signature anew at every call
+    def _get_param_names(cls) -> list[str]:
+        names: list[str] = super()._get_param_names()
+        return names
+
+    @classmethod
+    @functools.cache
+    def _allowed_values(cls) -> dict[str, list[Any]]:
+        """Return what each parameter may be; what is not listed may be anything."""
+        return {
+            name: [make_constraint(constraint) for constraint in constraints]
+            for name, constraints in cls._parameter_constraints.items()
+            if constraints != "no_validation"
+        }
+
     def _validate_params(self) -> None:
-        for name, value in self.get_params(deep=False).items():
-            constraints = self._parameter_constraints[name]
-            if constraints == "no_validation":
-                continue
-            allowed = [make_constraint(constraint) for constraint in constraints]
+        for name, allowed in self._allowed_values().items():
+            value = getattr(self, name)
             if any(constraint.is_satisfied_by(value) for constraint in allowed):
                 continue
             *others, last = map(str, allowed)

@@ -85,8 +85,8 @@ def checked_run_options(run: RunOptions | None, function: str = "", *taken: str)
     if not isinstance(options, RunOptions):
         raise TypeError(f"run must be a klnmf.RunOptions or None; got {described(run)}.")
     options._validate_params()
-    for name, value in options.get_params().items():
-        if taken and name not in taken and value != getattr(defaults, name):
+    for name in options._get_param_names() if taken else ():
+        if name not in taken and getattr(options, name) != getattr(defaults, name):
             raise ValueError(
                 f"{function} has no use for RunOptions({name}=...): of these options it takes "
                 f"{', '.join(taken)}."

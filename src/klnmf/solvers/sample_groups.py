@@ -32,6 +32,7 @@ def group_means(
         return None
     rows = np.sort(generator.choice(nonempty, n_samples, replace=False))
     shares, used = _without_empty_columns(shares_of_rows(view, rows))
+    shares.sum_duplicates()
     n_modes = len(view.sizes)
     roots = (shares if n_modes == 1 else shares / n_modes).sqrt()
     centres = np.sqrt(_means(_groups_of_seeds(roots, n_groups, generator), n_groups, shares))
@@ -43,7 +44,8 @@ def group_means(
 def shares_of_rows(view: RowView, rows: Array) -> sp.csr_array:
     """Rows of X, each divided by its sum, without reading any other row.
 
-    A row of a tensor is the sums over its slice by each of the other modes, side by side.
+    A row of a tensor is the sums over its slice by each of the other modes, side by side, in
+    which a column may come more than once: ``sum_duplicates`` adds them up.
     """
     indptr, indices, values = view.take_rows(rows)
     sums = view.row_sums[rows].astype(values.dtype)
@@ -53,9 +55,7 @@ def shares_of_rows(view: RowView, rows: Array) -> sp.csr_array:
         return sp.csr_array((shares, indices, indptr), shape=shape)
     n_modes = len(indices)
     stacked = (np.repeat(shares, n_modes), indices.T.ravel(), n_modes * indptr)
-    margins = sp.csr_array(stacked, shape=shape)
-    margins.sum_duplicates()
-    return margins
+    return sp.csr_array(stacked, shape=shape)
 
 
 def _without_empty_columns(X: sp.csr_array) -> tuple[sp.csr_array, Array]:
