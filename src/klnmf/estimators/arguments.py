@@ -131,19 +131,12 @@ class ChecksParameters(BaseEstimator):
         names: list[str] = super()._get_param_names()
         return names
 
-    @classmethod
-    @functools.cache
-    def _allowed_values(cls) -> dict[str, list[Any]]:
-        """Return what each parameter may be; what is not listed may be anything."""
-        return {
-            name: [make_constraint(constraint) for constraint in constraints]
-            for name, constraints in cls._parameter_constraints.items()
-            if constraints != "no_validation"
-        }
-
     def _validate_params(self) -> None:
-        for name, allowed in self._allowed_values().items():
-            value = getattr(self, name)
+        for name in self._get_param_names():
+            value, constraints = getattr(self, name), self._parameter_constraints[name]
+            if constraints == "no_validation":
+                continue
+            allowed = [make_constraint(constraint) for constraint in constraints]
             if any(constraint.is_satisfied_by(value) for constraint in allowed):
                 continue
             *others, last = map(str, allowed)
