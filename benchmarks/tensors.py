@@ -9,7 +9,7 @@ Parts, of which ``--parts`` chooses some:
 - kernels: nanoseconds of a half-step per nonzero with three modes, over those of the same rows with
   one of the other modes alone, which is a matrix.
 - growth: the same by the number of nonzeros, components and modes.
-- threads: iterations on several threads, as ratios to one thread.
+- threads: sorts, half-steps and short fits on several threads, as ratios to the first number.
 - memory: peak of a fit above the process with X loaded, over what the nonzeros and factors need.
 
     python -m benchmarks.tensors --data DIR                        # NAME: online_retail_tensor.npz
@@ -23,6 +23,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -261,11 +262,14 @@ def warm_factors(X: SparseTensor, rank: int) -> list[Array]:
 # ---- sizes, threads and memory -------------------------------------------------------------------
 
 
-def per_half_step(X: SparseTensor, rank: int, n_threads: int = 1, iterations: int = 6) -> float:
+def some_iterations(X: SparseTensor, rank: int, n_threads: int, iterations: int = 6) -> PoissonCP:
+    """Return a fit after a few iterations."""
+    settings = {"n_threads": n_threads, "init": "random", "random_state": 0, "tol": 0.0}
+    return PoissonCP(rank, max_iter=iterations, **settings).fit(X)
+
+
+def per_half_step(model: PoissonCP, X: SparseTensor) -> float:
     """Nanoseconds per nonzero of a half-step in a fit; the first iteration is left out."""
-    model = PoissonCP(
-        rank, random_state=0, max_iter=iterations, tol=0.0, n_threads=n_threads, init="random"
-    ).fit(X)
     seconds = np.diff([record["seconds"] for record in model.history_])
     return float(1e9 * seconds.min() / (X.nnz * X.ndim))
 
@@ -273,24 +277,41 @@ def per_half_step(X: SparseTensor, rank: int, n_threads: int = 1, iterations: in
 def growth(most: float) -> None:
     """Print the time of a half-step by nonzeros, components and modes."""
     print("  ns per nonzero of a half-step in a fit, one thread, float32")
+
+    def cost(X: SparseTensor, rank: int) -> float:
+        return per_half_step(some_iterations(X, rank, 1), X)
+
     sizes = [size for size in (1e5, 1e6, 1e7, 1e8) if size <= most]
-    costs = [f"{size:.0e}: {per_half_step(large(size), 10):.1f}" for size in sizes]
+    costs = [f"{size:.0e}: {cost(large(size), 10):.1f}" for size in sizes]
     print("    by nonzeros (d = 3, r = 10):", ", ".join(costs))
     X = large(1e6)
-    costs = [f"{rank}: {per_half_step(X, rank):.1f}" for rank in (5, 10, 20, 50, 100)]
+    costs = [f"{rank}: {cost(X, rank):.1f}" for rank in (5, 10, 20, 50, 100)]
     print("    by r (d = 3, 1e6 nonzeros):", ", ".join(costs))
-    costs = [f"{d}: {per_half_step(large(1e6, d), 10):.1f}" for d in SHAPES]
+    costs = [f"{d}: {cost(large(1e6, d), 10):.1f}" for d in SHAPES]
     print("    by d (r = 10, 1e6 nonzeros):", ", ".join(costs))
 
 
-def threads(nnz: float, numbers: list[int]) -> None:
-    """Print the speed-up of iterations by threads."""
-    X = large(nnz)
-    print(f"  {X!r}, r = 10")
-    alone = per_half_step(X, 10, 1)
+def threads(nnz: float, numbers: list[int], rank: int) -> None:
+    """Print the speed-up by threads: of sorting, half-steps, the end of a fit and whole calls."""
+    X, wall, _ = timed(lambda: large(nnz))
+    print(
+        f"  {X!r}, r = {rank}, drawn in {wall:.0f} s; seconds, and times as fast as the first row"
+    )
+    first: dict[str, float] = {}
     for number in numbers:
-        cost = alone if number == 1 else per_half_step(X, 10, number)
-        print(f"    {number} threads: {cost:.2f} ns per nonzero, {alone / cost:.2f} x")
+        modes = range(X.ndim)
+        data = TensorData(X, n_threads=number)
+        _, sorting, _ = timed(lambda data=data, modes=modes: [data.view(mode) for mode in modes])
+        del data
+        call = partial(some_iterations, X, rank, number)
+        model, whole, _ = timed(call)
+        half_step = 1e-9 * X.nnz * per_half_step(model, X)
+        rest = whole - sorting - model.history_[-1]["seconds"]
+        seconds = {"sorts": sorting, "half-step": half_step, "other": rest, "call": whole}
+        first = first or seconds
+        parts = [f"{name} {s:.3f} ({first[name] / s:.1f} x)" for name, s in seconds.items()]
+        print(f"    {number:2d} threads: {', '.join(parts)}", flush=True)
+    print(f"  peak of the process {resident('VmHWM') / 2**30:.1f} GiB")
 
 
 def memory(nnz: float, rank: int = 10) -> None:
@@ -334,7 +355,7 @@ def main() -> int:
         "fits": lambda: default_fits(retail(args.data), args.rank, args.seeds),
         "kernels": lambda: kernels(retail(args.data), RANKS, args.repeats),
         "growth": lambda: growth(args.most),
-        "threads": lambda: threads(args.nnz, args.threads),
+        "threads": lambda: threads(args.nnz, args.threads, args.rank),
         "memory": lambda: memory(args.nnz, args.rank),
     }
     for part in args.parts:
