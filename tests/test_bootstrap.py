@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 from klnmf import KLNMF, MiniBatchKLNMF, RunOptions
 from klnmf.model_selection import consensus
 from klnmf.simulate import draw_counts, simulate_counts
-from klnmf.topics import component_shares, match_components, plsi_probabilities
+from klnmf.topics import component_shares, match_components, plsi_probabilities, top_features
 from klnmf.uncertainty import Bootstrap, bootstrap, differential_features
 from klnmf.uncertainty.data_of_fit import data_of_fit
 from klnmf.uncertainty.overdispersion import estimated_dispersion
@@ -392,3 +392,11 @@ def test_wrong_models_are_named() -> None:
         bootstrap(KLNMF(3), X)
     with pytest.raises(TypeError, match="needs a fitted KLNMF; got MiniBatchKLNMF"):
         bootstrap(MiniBatchKLNMF(3), X)  # type: ignore[arg-type]
+
+
+def test_features_that_lead_are_those_of_tables(model: KLNMF, result: Bootstrap) -> None:
+    for k, top in enumerate(top_features(model.components_, n_top=3)):
+        names = [
+            part.rpartition(" [")[0] for part in result._leading(k, 1).split(", ") if "[" in part
+        ]
+        assert names == [name for name, _ in top]

@@ -327,3 +327,11 @@ def test_modes_of_csv_are_columns(capsys: Any) -> None:
     assert main(["fit", "odd.csv", "--modes", "a=b,c", "-r", "1", "-q"]) == 0
     assert load_model("odd.klnmf").model.mode_names_ == ("a=b", "c")
     assert read_tensor("odd.csv", modes=["a=b", "c"]).total == 3
+
+
+def test_a_consensus_of_events_is_refused_with_the_way_in_python(capsys: Any) -> None:
+    write_tensor("sales.tns", tensor_of_sales())
+    for words in (("sales.csv", *EVENTS), ("sales.tns",)):
+        code, _, err = outcome(capsys, "consensus", *words, "-r", "2", "-o", "c.klnmf")
+        assert code == 2 or (code, words) == (1, ("sales.tns",))
+        assert "klnmf.model_selection.consensus takes a klnmf.SparseTensor" in err

@@ -74,6 +74,17 @@ def test_without_counts_and_labels(tmp_path: Path) -> None:
     assert "not included in this report" in page.read_text(encoding="utf-8")
 
 
+def test_other_counts_of_the_same_shape_are_refused(tmp_path: Path) -> None:
+    model, X = model_of_sales(), tensor_of_sales()
+    other = SparseTensor(X.coords, X.values[::-1], X.shape, mode_names=X.mode_names)
+    with pytest.raises(ValueError, match=r"16 nonzeros.* is not the data that the model was fit"):
+        write_report(tmp_path / "r.html", model, X=other)
+    assert not (tmp_path / "r.html").exists()
+    # Weights are not kept: the sums of the fit are not those of X.
+    weighted = PoissonCP(2, random_state=0).fit(X, weights=[[1, 2, 1, 1], None, None])
+    assert write_report(tmp_path / "r.html", weighted, X=X).exists()
+
+
 def test_all_modes_may_be_lines(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     frame = {

@@ -12,6 +12,7 @@ import numpy as np
 
 from klnmf.cli.events import is_tensor_file
 from klnmf.cli.messages import CommandError, say
+from klnmf.cli.options import TAKE_EVENTS
 from klnmf.data.not_counts import NOT_RAW, NotCountsWarning, transformation_of, warn_of_fractions
 from klnmf.data.on_disk.matrix import OnDiskMatrix, open_matrix
 from klnmf.data.sparse_data import view_of
@@ -107,8 +108,8 @@ def read_data(args: argparse.Namespace, *, is_for_model: bool = True) -> CountTa
     if is_tensor_file(args.data):
         here = " with this model" if hasattr(args, "model") else ""
         raise CommandError(
-            f"{args.data} holds a tensor, and `klnmf {args.command}` takes matrices{here}. klnmf "
-            "fit and klnmf rank take tensors."
+            f"{args.data} holds a tensor, and `klnmf {args.command}` takes "
+            f"matrices{here}. {TAKE_EVENTS}."
         )
     chosen = limits_by_default(args) if is_for_model else {}
     table = read_counts(args.data, **given_options(args))

@@ -17,6 +17,10 @@ DTYPES = ("float32", "float64")
 PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
 # Options of tables of events.
 EVENTS = ("modes", "values", "bins")
+TAKE_EVENTS = (
+    "klnmf fit, rank, transform and report take events. In Python, klnmf.model_selection.consensus "
+    "takes a klnmf.SparseTensor, and PoissonCP.score evaluates new events"
+)
 # Weights and exposures, and what each of them has a number for.
 NUMBERS = {"sample_weight": "sample", "feature_weight": "feature", "exposure": "sample"}
 

@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
+from klnmf.cli.options import EVENTS, TAKE_EVENTS
 from klnmf.support.nearest_names import nearest_name
 from klnmf.support.option_names import Spelling
 
@@ -44,6 +45,8 @@ class Parser(argparse.ArgumentParser):
         unknown = next((word for word in rest if word.startswith("-") and word != "-"), None)
         if unknown is not None:
             name = unknown.partition("=")[0]
+            if name.removeprefix("--") in EVENTS:
+                self.error(f"{name} is for events; {TAKE_EVENTS}")
             self.error(f"there is no option {name}{self._suggestion(name)}")
         for action in self._actions:
             is_optional = action.nargs == "?" and not action.option_strings

@@ -68,6 +68,13 @@ def checked_tensor(model: Any, X: Any, names: Any, refused: dict[str, Any]) -> D
         raise TypeError(f"X must be the SparseTensor of the fit; got {described(X)}.")
     if X is not None and X.shape != model.shape_:
         raise ValueError(f"X must have shape {model.shape_}, as the model does; got {X.shape}.")
+    if X is not None and not model.constraint_names_:  # weights are in the sums of a fit
+        sums: Any = model._checked(X, {}).data
+        if model.data_checksum_ not in (None, sums.sums_checksum):
+            raise ValueError(
+                f"X ({X.nnz:,} nonzeros, total {X.total:,.6g}) is not the data that the model was "
+                "fitted to, which the report describes. Pass that, or leave X out."
+            )
     given = [""] * len(model.weights_)
     if names is not None:
         given = checked_names(names, len(given), "component")

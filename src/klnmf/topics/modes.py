@@ -47,8 +47,7 @@ def modes_of(model: Any) -> list[Mode]:
     for number, (name, labels) in enumerate(zip(model.mode_names_, model.labels_, strict=True)):
         shares = dense(model.factors_[number]).T.astype(np.float64)
         texts = checked_names(labels, shares.shape[1], name)
-        is_line = labels is not None and _is_line(texts, number)
-        found.append(Mode(name, texts, shares, is_line, _places(texts)))
+        found.append(Mode(name, texts, shares, is_line(labels, number), _places(texts)))
     return found
 
 
@@ -133,8 +132,11 @@ def format_components(
     return "\n".join(lines)
 
 
-def _is_line(labels: list[str], number: int) -> bool:
-    if len(labels) < _FEWEST_POINTS or not is_rising(np.array(labels, dtype=object)):
+def is_line(labels: Any, number: int) -> bool:
+    """Whether these labels of a mode, None if it has none, are drawn as a line."""
+    if labels is None or len(labels) < _FEWEST_POINTS:
+        return False
+    if not is_rising(np.array(labels, dtype=object)):
         return False
     are_dates = rank_of(labels) is str
     return are_dates or (number > 0 and len(labels) <= MOST_NUMBERS)

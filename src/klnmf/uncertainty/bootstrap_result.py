@@ -11,6 +11,8 @@ from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics.checks import checked_names
+from klnmf.topics.features import RANKING, Ranking, leading_features
+from klnmf.topics.modes import is_line
 from klnmf.uncertainty.intervals import Intervals
 from klnmf.uncertainty.overdispersion import Dispersion
 
@@ -184,9 +186,11 @@ class Bootstrap(ShownAsTable):
         return ResultTable(columns, notes)
 
     def _leading(self, component: int, mode: int) -> str:
-        """Return the leading features of a component with their intervals."""
-        top = self.table(component, 3, mode)
-        ends = zip(top["feature"], top["lower"], top["upper"], strict=True)
+        """Return the leading features of a component, as in other tables, with their intervals."""
+        rows, names = self._of_mode(mode)
+        by: Ranking = "weight" if self.factors and is_line(self.labels[mode], mode) else RANKING
+        top = leading_features(rows.estimate, 3, by).features[component]
+        ends = zip(names[top], rows.lower[component, top], rows.upper[component, top], strict=True)
         return ", ".join(f"{name} {_span(low, high)}" for name, low, high in ends)
 
     def _noise_in_words(self) -> str:

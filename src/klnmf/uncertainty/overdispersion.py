@@ -23,6 +23,8 @@ from klnmf.uncertainty.residual_moments import (
 
 # Standard errors above 0 from which on the counts are taken to vary more than Poisson counts.
 ERRORS_ABOVE_POISSON = 2.0
+# Times the Poisson variance from which on a number says no more than that.
+FACTOR_OF_BULK = 100
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,11 +64,16 @@ class Dispersion:
         features = (
             "" if high - low < 0.05 * self.common else f", {low:.2g} to {high:.2g} by feature"
         )
-        times = f"{self.factor:.2g}" if self.factor < 99.5 else f"{self.factor:.0f}"
+        average = (
+            f"On average over the counts that is {self.factor:.2g} times the Poisson variance."
+            if self.factor < FACTOR_OF_BULK
+            else f"For most counts that is more than {FACTOR_OF_BULK} times the Poisson variance: "
+            "these are amounts, not counts of events that happen one at a time. Intervals from "
+            "them are rough; count the events themselves if you can."
+        )
         return (
             f"The counts vary more than Poisson counts: a count with mean y has the variance y + "
-            f"{self.common:.2g} y²{features}. On average over the counts that is {times} times the "
-            "Poisson variance."
+            f"{self.common:.2g} y²{features}. {average}"
         )
 
 
