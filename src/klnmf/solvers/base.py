@@ -83,20 +83,25 @@ class Problem:
         return data.constraints
 
     @cached_property
-    def _row_constraints(self) -> list[RowConstraints]:
-        data = self.backend.data
-        modes = range(len(data.shape))
-        return [data.view(mode).row_constraints or RowConstraints() for mode in modes]
+    def _by_mode(self) -> dict[int, RowConstraints]:
+        return {}
+
+    def _row_constraints(self, mode: int) -> RowConstraints:
+        """Return those of a mode, of which alone X is sorted by rows: transform needs no other."""
+        if mode not in self._by_mode:
+            found = self.backend.data.view(mode).row_constraints
+            self._by_mode[mode] = found or RowConstraints()
+        return self._by_mode[mode]
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""
-        return self._row_constraints[mode].is_frozen(n_components)
+        return self._row_constraints(mode).is_frozen(n_components)
 
     def penalty(self, mode: int, factor: Any) -> float:
         """Penalty of one factor."""
         if not self.penalties.penalised_modes[mode]:
             return 0.0
-        if self.penalties.l2[mode] or self._row_constraints[mode].penalty_shares is not None:
+        if self.penalties.l2[mode] or self._row_constraints(mode).penalty_shares is not None:
             return self.penalties.of(mode, *self.backend.sums_and_squares(mode, factor))
         sums = self.backend.column_sums(factor)
         return self.penalties.of(mode, sums, np.zeros_like(sums))
@@ -107,7 +112,7 @@ class Problem:
         Rows with shares of the penalties add L1 themselves.
         """
         others = tuple(factor for other, factor in enumerate(factors) if other != mode)
-        has_shares = self._row_constraints[mode].penalty_shares is not None
+        has_shares = self._row_constraints(mode).penalty_shares is not None
         l1 = 0.0 if has_shares else self.penalties.l1[mode]
         return Fixed(mode, others, l1, self.penalties.l2[mode])
 
