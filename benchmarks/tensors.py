@@ -289,21 +289,37 @@ def per_half_step(model: PoissonCP, X: SparseTensor) -> float:
     return float(1e9 * seconds.min() / (X.nnz * X.ndim))
 
 
-def growth(most: float) -> None:
-    """Print the time of a half-step by nonzeros, components and modes."""
+def growth(most: float, plot: Path | None) -> None:
+    """Print the time of a half-step by nonzeros, components and modes, and draw it."""
     print("  ns per nonzero of a half-step in a fit, one thread, float32")
 
     def cost(X: SparseTensor, rank: int) -> float:
         return per_half_step(some_iterations(X, rank, 1), X)
 
-    sizes = [size for size in (1e5, 1e6, 1e7, 1e8) if size <= most]
-    costs = [f"{size:.0e}: {cost(large(size), 10):.1f}" for size in sizes]
-    print("    by nonzeros (d = 3, r = 10):", ", ".join(costs))
     X = large(1e6)
-    costs = [f"{rank}: {cost(X, rank):.1f}" for rank in (5, 10, 20, 50, 100)]
-    print("    by r (d = 3, 1e6 nonzeros):", ", ".join(costs))
-    costs = [f"{d}: {cost(large(1e6, d), 10):.1f}" for d in SHAPES]
-    print("    by d (r = 10, 1e6 nonzeros):", ", ".join(costs))
+    sizes = [size for size in (1e5, 1e6, 1e7, 1e8) if size <= most]
+    costs = {
+        "nonzeros (d = 3, r = 10)": {size: cost(large(size), 10) for size in sizes},
+        "r (d = 3, 1e6 nonzeros)": {rank: cost(X, rank) for rank in (5, 10, 20, 50, 100)},
+        "d (r = 10, 1e6 nonzeros)": {d: cost(large(1e6, d), 10) for d in SHAPES},
+    }
+    for by, found in costs.items():
+        print(f"    by {by}:", ", ".join(f"{at:g}: {value:.1f}" for at, value in found.items()))
+    if plot is not None:
+        draw(costs, plot)
+
+
+def draw(costs: dict[str, dict[Any, float]], path: Path) -> None:
+    """Draw the times of half-steps, one panel for each of what they grow with."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 2.6), layout="constrained")
+    for panel, (by, found) in zip(figure.subplots(1, 3), costs.items(), strict=True):
+        panel.plot(list(found), list(found.values()), "o-")
+        panel.set(xlabel=by, ylabel="ns per nonzero", ylim=(0, None))
+        if by.startswith("nonzeros"):
+            panel.set_xscale("log")
+    figure.savefig(path)
 
 
 def threads(nnz: float, numbers: list[int], rank: int) -> None:
@@ -361,6 +377,7 @@ def main() -> int:
     parser.add_argument("--repeats", type=int, default=21, help="of a half-step (kernels)")
     parser.add_argument("--nnz", type=float, default=1e6, help="for threads and memory")
     parser.add_argument("--most", type=float, default=1e7, help="nonzeros, for growth")
+    parser.add_argument("--plot", type=Path, help="draw the growth into this file")
     parser.add_argument("--threads", type=int, nargs="+", default=[1, 2])
     args = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -369,7 +386,7 @@ def main() -> int:
         "peer": lambda: peers(args),
         "fits": lambda: default_fits(retail(args.data), args.rank, args.seeds),
         "kernels": lambda: kernels(retail(args.data), RANKS, args.repeats),
-        "growth": lambda: growth(args.most),
+        "growth": lambda: growth(args.most, args.plot),
         "threads": lambda: threads(args.nnz, args.threads, args.rank),
         "memory": lambda: memory(args.nnz, args.rank),
     }

@@ -67,9 +67,9 @@ class Dispersion:
         average = (
             f"On average over the counts that is {self.factor:.2g} times the Poisson variance."
             if self.factor < FACTOR_OF_BULK
-            else f"For most counts that is more than {FACTOR_OF_BULK} times the Poisson variance: "
-            "these are amounts, not counts of events that happen one at a time. Intervals from "
-            "them are rough; count the events themselves if you can."
+            else f"On average over the counts that is more than {FACTOR_OF_BULK} times the Poisson "
+            "variance: these are amounts, not counts of events that happen one at a time. "
+            "Intervals from them are rough; count the events themselves if you can."
         )
         return (
             f"The counts vary more than Poisson counts: a count with mean y has the variance y + "
