@@ -316,7 +316,7 @@ def draw(costs: dict[str, dict[Any, float]], path: Path) -> None:
     figure = Figure(figsize=(9, 2.6), layout="constrained")
     for panel, (by, found) in zip(figure.subplots(1, 3), costs.items(), strict=True):
         panel.plot(list(found), list(found.values()), "o-")
-        panel.set(xlabel=by, ylabel="ns per nonzero", ylim=(0, None))
+        panel.set(xlabel=by, ylabel="ns per nonzero", ylim=(0, 1.1 * max(found.values())))
         if by.startswith("nonzeros"):
             panel.set_xscale("log")
     figure.savefig(path)
