@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "inlined.hpp"
 #include "row_problem.hpp"
 
 namespace klnmf {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <limits>
 
+#include "inlined.hpp"
 #include "objective.hpp"
-#include "parallel.hpp"
 #include "row_constraints.hpp"
 #include "row_gap.hpp"
 #include "row_job.hpp"
@@ -127,8 +127,8 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& f
 }
 
 template <class T, class D>
-KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
-                                   bool want_residual, RowScratch<T>& scratch) {
+KLNMF_OWN RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                bool want_residual, RowScratch<T>& scratch) {
     switch (fixed.stride / Lanes<T>::count) {
     case 1:
         return sums_over_row<1>(row, fixed, want_residual, scratch);
@@ -234,8 +234,8 @@ KLNMF_INLINE RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<
 }
 
 template <class T, class D>
-KLNMF_CLONES RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
-                                        bool want_residual, RowScratch<T>& scratch) {
+KLNMF_OWN RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                     bool want_residual, RowScratch<T>& scratch) {
     int n_fours = 0;
     for (std::int32_t k = 0; k < fixed.rank; k += 4) {
         scratch.slots[n_fours] = k;

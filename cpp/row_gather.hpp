@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "vector_lanes.hpp"
@@ -98,8 +98,8 @@ KLNMF_INLINE void gather_in(const Row<T>& row, const std::int32_t* components, i
 
 // A tensor has a function of its own, as in row_problem.hpp.
 template <class T>
-KLNMF_CLONES KLNMF_NOINLINE void gather_products(const Row<T>& row, const std::int32_t* components,
-                                                 int count, RowScratch<T>& scratch) {
+KLNMF_OWN void gather_products(const Row<T>& row, const std::int32_t* components, int count,
+                               RowScratch<T>& scratch) {
     gather_in<true>(row, components, count, scratch);
 }
 

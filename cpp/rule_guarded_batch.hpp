@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "inlined.hpp"
 #include "row_batch.hpp"
 #include "rule_guarded.hpp"
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "inlined.hpp"
 #include "relaxed_steps.hpp"
 #include "row_problem.hpp"
 
@@ -24,7 +25,7 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& sc
 
 // The residual and the gap are those met before the first step.
 template <class T>
-KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
+KLNMF_OWN RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
     RowOutcome outcome{0, 0, 0};
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);
@@ -47,7 +48,7 @@ KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowSc
         const double c = row.fixed.c[k];
         const double product = static_cast<double>(scratch.x[k]) * scratch.S[k];
         const double moved =
-            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * row.fixed.l2 * product)) : 0.0;
+            product > 0 ? 2 * product / (c + square_root(c * c + 4 * row.fixed.l2 * product)) : 0.0;
         scratch.x[k] = moved > smallest_cover<T>() ? static_cast<T>(moved) : T(0);
     }
     return outcome;

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "inlined.hpp"
 #include "newton_batch.hpp"
 
 namespace klnmf {
@@ -49,7 +50,7 @@ KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T>& batch) {
 
 // Rounding of the sums above, in units of the row's total.
 template <class T>
-constexpr T slope_rounding() {
+KLNMF_INLINE constexpr T slope_rounding() {
     return 16 * std::numeric_limits<T>::epsilon();
 }
 
@@ -94,7 +95,7 @@ KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T>& batch) {
             factor = S * S;
         if (power == Power::three_halves)
             for (int l = 0; l < lanes; ++l)
-                factor[l] = std::sqrt(S[l]);
+                factor[l] = square_root(S[l]);
         const V moved = once * factor;
         const V x = moved > smallest_cover<T>() ? moved : V{};
         batch.x.set(k, x);
