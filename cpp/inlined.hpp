@@ -8,12 +8,25 @@
 // (KLNMF_OWN). tools/check_sets.py looks at the object files whenever they are compiled.
 #pragma once
 
+#include <limits>
+
 #define KLNMF_INLINE inline __attribute__((always_inline))
 
 // For large functions with several callers: every inlined copy takes seconds to compile.
 #define KLNMF_OWN static __attribute__((noinline))
 
+// After the parameters of a lambda.
+#define KLNMF_INLINE_LAMBDA __attribute__((always_inline))
+
 namespace klnmf {
+
+template <class T>
+struct Limits {
+    static constexpr T min = std::numeric_limits<T>::min(), max = std::numeric_limits<T>::max();
+    static constexpr T lowest = std::numeric_limits<T>::lowest();
+    static constexpr T epsilon = std::numeric_limits<T>::epsilon();
+    static constexpr T infinity = std::numeric_limits<T>::infinity();
+};
 
 // std::min and std::max, for a b that is no number as well.
 template <class T>

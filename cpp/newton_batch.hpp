@@ -275,12 +275,13 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
     batch.n_slots = batch.everything ? batch.rank : static_cast<int>(most);
     if (batch.everything)
         return;
+    AlignedArray<T>* const arrays[] = {&batch.may_move, &batch.target, &batch.slope_of_model};
     for (int l = 0; l < lanes; ++l) {
         int slot = 0;
         for (int k = 0; k < batch.rank; ++k) {
             if (batch.may_move.at(k, l) == 0)
                 continue;
-            for (AlignedArray<T>* array : {&batch.may_move, &batch.target, &batch.slope_of_model})
+            for (AlignedArray<T>* array : arrays)
                 array->data()[slot * lanes + l] = array->data()[k * lanes + l];
             batch.components.data()[slot++ * lanes + l] = k;
         }

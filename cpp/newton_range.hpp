@@ -4,7 +4,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <numeric>
 
 #include "inlined.hpp"
@@ -61,7 +60,7 @@ KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settin
     const int count = static_cast<int>(together.count);
     const FixedSide<T>& fixed = job.fixed;
     NewtonBatch<T>& batch = newton.batch;
-    const auto load = [&](const auto* values) {
+    const auto load = [&](const auto* values) KLNMF_INLINE_LAMBDA {
         return fixed.has_products() ? load_batch<true>(job, values, together, batch)
                                     : load_batch<false>(job, values, together, batch);
     };
@@ -82,7 +81,7 @@ KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settin
     alone |= newton_steps(settings, first_residuals, batch);
     for (int l = 0; l < count; ++l) {
         const std::int64_t i = rows[l];
-        constexpr double infinity = std::numeric_limits<double>::infinity();
+        constexpr double infinity = Limits<double>::infinity;
         job.kkt[i] = hopeless[l] ? infinity : first_residuals[l];
         job.gap[i] = hopeless[l] ? infinity : gaps[l];
         if (!alone[l])

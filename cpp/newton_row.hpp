@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "inlined.hpp"
 #include "row_gather.hpp"
@@ -93,7 +92,7 @@ KLNMF_INLINE bool minimise_model_of_row(int n, const double* M, const double* c,
     constexpr int most_sweeps = 16;
     constexpr double last_move = 0.05; // share of the first sweep's largest move
     for (int j = 0; j < n; ++j)
-        if (!(M[j * n + j] < std::numeric_limits<double>::max() && M[j * n + j] > 0))
+        if (!(M[j * n + j] < Limits<double>::max && M[j * n + j] > 0))
             return false;
     double first_move = 0;
     for (int sweep = 0; sweep < most_sweeps; ++sweep) {

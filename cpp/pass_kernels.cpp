@@ -1,6 +1,5 @@
 // The kernels of kernel_set.hpp over the values of a factor or of X.
 #include <cstdint>
-#include <limits>
 
 #include "data_passes.hpp"
 #include "inlined.hpp"
@@ -46,7 +45,7 @@ KLNMF_OWN void zeros_of_range(const T* values, std::int64_t begin, std::int64_t 
 template <class T>
 KLNMF_OWN void facts_of_block(const T* values, std::int64_t begin, std::int64_t end,
                               ValueFacts& facts) {
-    T smallest = std::numeric_limits<T>::max(), largest = std::numeric_limits<T>::lowest();
+    T smallest = Limits<T>::max, largest = Limits<T>::lowest;
     double total = 0;
     int n_bad = 0;
 #pragma omp simd reduction(min : smallest) reduction(max : largest) reduction(+ : total, n_bad)

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
 #include "aligned_array.hpp"
 #include "inlined.hpp"
@@ -196,7 +195,7 @@ KLNMF_OWN void gather_products(bool everything, const FixedSide<T>& fixed, RowBa
 // Slope of a slot without a component: no S reaches it, so that its x = 0 cannot move.
 template <class T>
 KLNMF_INLINE constexpr T unused_slope() {
-    return std::numeric_limits<T>::max() / 4;
+    return Limits<T>::max / 4;
 }
 
 // Decides on the slots, gathers A and brings x and the slopes to their slots.

@@ -10,7 +10,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "inlined.hpp"
 #include "row_job.hpp"
@@ -23,7 +22,7 @@ KLNMF_INLINE double gap_of_sums(double linear, double total, double steepest, do
         return linear; // without nonzeros f is at its least where nothing is in use
     const double theta = max_of(steepest, held / total);
     if (!(theta > 0))
-        return std::numeric_limits<double>::infinity(); // nothing covers the nonzeros
+        return Limits<double>::infinity; // nothing covers the nonzeros
     const double gap = linear - total + total * std::log(theta) + held / theta;
     return gap < 0 ? 0.0 : gap; // by rounding; a NaN stays one
 }

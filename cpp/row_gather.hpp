@@ -30,7 +30,7 @@ KLNMF_INLINE void gather_columns_in(const Row<T>& row, const std::int32_t* compo
     const std::int64_t stride = row.padded_length;
     std::int64_t i = 0;
     const T* made = nullptr;
-    const auto row_at = [&](std::int64_t l) {
+    const auto row_at = [&](std::int64_t l) KLNMF_INLINE_LAMBDA {
         return products ? made + l * row.fixed.stride : row.fixed_row(i + l);
     };
     for (; i + lanes <= row.length; i += lanes) {
@@ -72,7 +72,7 @@ KLNMF_INLINE void gather_all_columns_in(const Row<T>& row, RowScratch<T>& scratc
         const T* made = nullptr;
         if constexpr (products)
             made = products_at(row, i, scratch);
-        const auto row_at = [&](std::int64_t j) {
+        const auto row_at = [&](std::int64_t j) KLNMF_INLINE_LAMBDA {
             return products ? made + j * row.fixed.stride : row.fixed_row(i + j);
         };
         for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {

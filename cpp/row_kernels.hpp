@@ -1,8 +1,6 @@
 // The kernels of kernel_set.hpp over rows: each rule over the rows of one task.
 #pragma once
 
-#include <limits>
-
 #include "dense_descent.hpp"
 #include "guarded_range.hpp"
 #include "inlined.hpp"
@@ -65,7 +63,7 @@ KLNMF_OWN void evaluate_range(const RowJob<T>& job, const T* x, bool want_residu
 template <class T>
 KLNMF_OWN void value_range(const RowJob<T>& job, const RowTask& task, RowScratch<T>& scratch) {
     for (std::int64_t i = task.begin; i < task.end; ++i)
-        if (job.value[i] < std::numeric_limits<double>::infinity())
+        if (job.value[i] < Limits<double>::infinity)
             job.value[i] = evaluate_row(job, i, job.x_row(i), false, scratch).value;
 }
 

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
 #include "inlined.hpp"
@@ -23,13 +22,13 @@ namespace klnmf {
 // Numbers below this are denormals in waiting.
 template <class T>
 KLNMF_INLINE constexpr T smallest_cover() {
-    return std::numeric_limits<T>::min() * T(1e6);
+    return Limits<T>::min * T(1e6);
 }
 
 // A nonzero counts as covered where y exceeds both that and this share of v: v / y cannot overflow.
 template <class T>
 KLNMF_INLINE constexpr T smallest_share() {
-    return std::numeric_limits<T>::min() * T(1e8);
+    return Limits<T>::min * T(1e8);
 }
 
 // For numbers and for vectors of them.

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "coordinate_steps.hpp"
 #include "inlined.hpp"
@@ -98,7 +97,7 @@ KLNMF_INLINE constexpr T digits_lost_before_zero() {
 // y may have lost.
 template <class T>
 KLNMF_INLINE constexpr T zero_margin() {
-    return std::numeric_limits<T>::epsilon() * T(100);
+    return Limits<T>::epsilon * T(100);
 }
 
 // y from the gathered columns of all active components.
@@ -134,7 +133,7 @@ template <class T>
 KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, const T* column, T lost,
                                   const RowScratch<T>& scratch) {
     const T x = scratch.x[k], S = visit.S, h = visit.h, c = row.fixed.slope[k];
-    constexpr T largest = std::numeric_limits<T>::max();
+    constexpr T largest = Limits<T>::max;
     if (!(h < largest) || !(S < largest)) {
         const Visit<double> exact =
             visit_in_double(scratch.v, scratch.y, column, row.padded_length);
@@ -269,7 +268,7 @@ KLNMF_INLINE bool takes_newton_step(const Row<T>& row, int n_active) {
 template <class T>
 KLNMF_OWN RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& settings,
                                  RowScratch<T>& scratch) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
+    constexpr double infinity = Limits<double>::infinity;
     const T tolerance = static_cast<T>(settings.tolerance);
     RowOutcome outcome{0, 0, 0};
     bool hopeless = false;

@@ -4,7 +4,6 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "inlined.hpp"
 #include "relaxed_steps.hpp"
@@ -29,7 +28,7 @@ KLNMF_OWN RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScrat
     RowOutcome outcome{0, 0, 0};
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);
-        outcome.kkt = outcome.gap = std::numeric_limits<double>::infinity();
+        outcome.kkt = outcome.gap = Limits<double>::infinity;
     } else {
         outcome.gap = gap_of_row(row, scratch);
     }

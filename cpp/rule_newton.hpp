@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "inlined.hpp"
 #include "newton_batch.hpp"
@@ -51,7 +50,7 @@ KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T>& batch) {
 // Rounding of the sums above, in units of the row's total.
 template <class T>
 KLNMF_INLINE constexpr T slope_rounding() {
-    return 16 * std::numeric_limits<T>::epsilon();
+    return 16 * Limits<T>::epsilon;
 }
 
 // The start of a way: x and S there.
@@ -184,7 +183,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
     for (int slot = 0; slot < n_slots; ++slot) {
         T* const entry = gram + slot * (n_slots + 1) * lanes;
         const V diagonal = load(entry);
-        hard |= ~(diagonal < std::numeric_limits<T>::max());
+        hard |= ~(diagonal < Limits<T>::max);
         batch.inverse_diagonal.set(slot, T(1) / diagonal);
     }
     Mask searching = moving & ~hard;
@@ -194,8 +193,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
         for (int slot = 0; slot < n_slots; ++slot) {
             const V x = load(z + slot * lanes), g = load(q + slot * lanes);
             const V newton = x - g * batch.inverse_diagonal[slot];
-            const Mask moves =
-                searching & (batch.may_move[slot] > 0) & (newton < std::numeric_limits<T>::max());
+            const Mask moves = searching & (batch.may_move[slot] > 0) & (newton < Limits<T>::max);
             const V moved = moves ? (newton > smallest_cover<T>() ? newton : V{}) : x;
             const V delta = moved - x;
             if (!any_lane(delta != 0))

@@ -22,7 +22,7 @@ def reachable_code(listing: str) -> list[str]:
     """Names of functions in the output of nm that can run without the table."""
     found = []
     for line in listing.splitlines():
-        match = re.fullmatch(r"(?:[0-9a-fA-F]+\s+)?([A-Za-z?-])\s+(.+)", line.strip())
+        match = re.fullmatch(r"(?:\S+\s+)?([A-Za-z?-])\s+(\S.*)", line.strip())
         if match and (match[1] in SHARED_CODE or ON_LOADING.search(match[2])):
             found.append(match[2])
     return found
