@@ -22,7 +22,7 @@ INSTALL := $(PIP) install --quiet --no-build-isolation \
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo install test test-slow test-cuda lint types layers pytest fuzz test-clang \
-    test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
+    test-processors test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
@@ -136,7 +136,11 @@ build/%/venv/.stamp: $(CORE_SOURCES) $(PY_SOURCES) $(VENV)/.stamp-dev
 test-clang: build/clang/venv/.stamp build/clang-no-simd/venv/.stamp  ## kernel tests of the core built by CLANG, with and without omp simd
 	@echo "==> kernel tests of the core built by $(CLANG)"
 	@for build in $(^:/.stamp=); do \
-	    $$build/bin/python -m pytest -q -p no:cacheprovider $(KERNEL_TESTS) || exit 1; done
+	    $$build/bin/python -m pytest -q -p no:cacheprovider -m "not slow" $(KERNEL_TESTS) \
+	        tests/test_instruction_sets.py || exit 1; done
+
+test-processors: install  ## fits on emulated x86-64 processors without AVX, and without AVX-512 (Debian)
+	@bash tools/test_processors.sh $(BIN)/python
 
 # Emulated, tests take about ten times as long.
 test-aarch64: install  ## kernel tests of the core cross-compiled for aarch64, emulated (Debian)

@@ -35,7 +35,7 @@ from sklearn.exceptions import ConvergenceWarning
 from benchmarks.common import add_data_argument, load_matrix, start_pair
 from klnmf import KLNMF, RunOptions
 from klnmf.backends.base import Fixed, Improve, Multiply, Rule
-from klnmf.backends.cpu import CpuBackend
+from klnmf.backends.cpu import CpuBackend, instruction_set
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.objective import Penalties
 from klnmf.solvers.base import Problem
@@ -323,24 +323,13 @@ def report_instructions(dtype: str) -> list[Figure] | None:
         return None
     print(f"  {COUNTED_NONZEROS} nonzeros among {COUNTED_FEATURES} features, r = {COUNTED_RANK}.")
     if platform.machine() in ("x86_64", "AMD64"):
-        print("  Valgrind shows a CPU without AVX-512: the counts are those of the AVX2 clone.")
+        print("  Valgrind shows a CPU without AVX-512: the counts are those of AVX2.")
     columns = [*COUNTED_RULES, ZEROS]
     print_table("row length", columns, {f["length"]: [f[c] for c in columns] for f in figures})
     return figures
 
 
 # ---- the machine ---------------------------------------------------------------------------------
-
-
-def instruction_set(flags: set[str]) -> str:
-    """Name the clone that the loader picks (``KLNMF_CLONES`` in cpp/parallel.hpp)."""
-    v3 = {"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
-    v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-    if platform.machine() not in ("x86_64", "AMD64") or not flags:
-        return platform.machine()
-    if v4 <= flags:
-        return "x86-64-v4 (AVX-512)"
-    return "x86-64-v3 (AVX2)" if v3 <= flags else "x86-64 (baseline)"
 
 
 def machine() -> dict[str, Any]:
@@ -357,7 +346,7 @@ def machine() -> dict[str, Any]:
         "family/model": f"{fields.get('cpu family', '?')}/{fields.get('model', '?')}",
         "cpus": os.cpu_count(),
         "caches": ", ".join(caches) or "unknown",
-        "instruction set": instruction_set(set(fields.get("flags", "").split())),
+        "instruction set": instruction_set(),
         "load": round(os.getloadavg()[0], 2),
     }
 

@@ -50,8 +50,10 @@ OURS, BASELINE, SCIKIT = "klnmf", "baseline", "scikit-learn"
 class Worker:
     """A process that makes calls of one build with one number of threads."""
 
-    def __init__(self, source: Path | None, threads: int | None, folder: Path) -> None:
-        environ = dict(os.environ)
+    def __init__(
+        self, source: Path | None, threads: int | None, folder: Path, **variables: str
+    ) -> None:
+        environ = os.environ | variables
         if threads is not None:
             environ |= {name: str(threads) for name in THREAD_VARIABLES}
         if source is not None:

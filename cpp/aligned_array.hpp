@@ -1,12 +1,13 @@
 // Memory for vectors: it starts at a cache line.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <new>
+#include <utility>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "vector_lanes.hpp"
 
 namespace klnmf {
@@ -19,15 +20,25 @@ public:
     explicit AlignedArray(std::int64_t size)
         : memory_(static_cast<T*>(::operator new(size * sizeof(T), alignment))) {}
 
-    T* data() { return memory_.get(); }
-    const T* data() const { return memory_.get(); }
+    AlignedArray(AlignedArray&& other) noexcept : memory_(std::exchange(other.memory_, nullptr)) {}
+    AlignedArray& operator=(AlignedArray&& other) noexcept {
+        std::swap(memory_, other.memory_);
+        return *this;
+    }
+    ~AlignedArray() { ::operator delete(memory_, alignment); }
+
+    static AlignedArray zeros(std::int64_t size) {
+        AlignedArray array(size);
+        std::fill(array.memory_, array.memory_ + size, T(0));
+        return array;
+    }
+
+    KLNMF_INLINE T* data() { return memory_; }
+    KLNMF_INLINE const T* data() const { return memory_; }
 
 private:
     static constexpr std::align_val_t alignment{64};
-    struct Release {
-        void operator()(T* memory) const { ::operator delete(memory, alignment); }
-    };
-    std::unique_ptr<T, Release> memory_;
+    T* memory_ = nullptr;
 };
 
 // So many vectors; lane l of each belongs to the l-th row of a batch.

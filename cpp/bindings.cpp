@@ -2,18 +2,22 @@
 // Python.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
+#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 
 #include "component_passes.hpp"
 #include "data_passes.hpp"
+#include "instruction_sets.hpp"
 #include "kernels.hpp"
-#include "parallel.hpp"
 #include "row_job.hpp"
 #include "row_scratch.hpp"
 
@@ -491,6 +495,22 @@ void bind_component_passes(nb::module_& m) {
         Unlocked(), "Sums of the ratios that multiplicative updates of u h need; sums is out.");
 }
 
+void bind_instruction_sets(nb::module_& m) {
+    const auto wanted = nb::cast<std::string>(
+        nb::module_::import_("os").attr("environ").attr("get")("KLNMF_INSTRUCTION_SET", ""));
+    try {
+        klnmf::choose_instruction_set(wanted);
+    } catch (const std::invalid_argument& error) { // becomes an ImportError
+        throw std::runtime_error("the environment variable KLNMF_INSTRUCTION_SET is '" + wanted +
+                                 "', but " + error.what() +
+                                 ". Set it to one of these, or unset it for the highest one");
+    }
+    m.def("instruction_set", &klnmf::instruction_set,
+          "The instruction set that the kernels in use were compiled for.");
+    m.def("usable_instruction_sets", &klnmf::usable_instruction_sets,
+          "Sets that this processor can run, from the lowest to the highest.");
+}
+
 } // namespace
 
 NB_MODULE(_core, m) {
@@ -519,8 +539,7 @@ NB_MODULE(_core, m) {
             return klnmf::blocked_sum(values.data(), static_cast<std::int64_t>(values.size()));
         },
         "values"_a.noconvert(), "Sum by blocks of 4096 values, in order.");
-    m.def("instruction_set", &klnmf::instruction_set,
-          "The instruction set that the loops over rows run with on this machine.");
+    bind_instruction_sets(m);
     m.attr("ROWS_PER_SUM") = klnmf::rows_per_sum;
     m.attr("TILE") = klnmf::tile;
 }

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 
 namespace klnmf {
 
@@ -24,7 +24,7 @@ KLNMF_INLINE T step_from_left(T x, T S, T h, T c, T l2) {
     if (l2 == 0)
         return numerator / c;
     const T b = c + l2 * (S / h - x); // S >= x h, so b >= c > 0
-    return 2 * numerator / (b + std::sqrt(b * b + 4 * l2 * numerator));
+    return 2 * numerator / (b + square_root(b * b + 4 * l2 * numerator));
 }
 
 // From the right (f' > 0): Newton on x S(x), which is concave. With l2 = 0, x^2 h / (g + x h);
@@ -35,7 +35,7 @@ KLNMF_INLINE T step_from_right(T x, T S, T h, T c, T l2) {
     const T B = c - S + xh;
     if (l2 == 0)
         return x * (xh / B);
-    const T root = std::sqrt(B * B + 4 * l2 * x * xh);
+    const T root = square_root(B * B + 4 * l2 * x * xh);
     return B >= 0 ? x * (2 * xh / (B + root)) : (root - B) / (2 * l2);
 }
 

@@ -4,9 +4,8 @@
 #include <limits>
 #include <vector>
 
-#include "objective.hpp"
+#include "kernel_set.hpp"
 #include "parallel.hpp"
-#include "vector_lanes.hpp"
 
 namespace klnmf {
 namespace {
@@ -48,83 +47,6 @@ std::vector<std::int64_t> row_ranges(const Index* indptr, std::int64_t n_rows,
             starts.back() = n_rows;
     }
     return starts;
-}
-
-template <class T>
-KLNMF_CLONES void facts_of_block(const T* values, std::int64_t begin, std::int64_t end,
-                                 ValueFacts& facts) {
-    T smallest = std::numeric_limits<T>::max(), largest = std::numeric_limits<T>::lowest();
-    double total = 0;
-    int n_bad = 0;
-#pragma omp simd reduction(min : smallest) reduction(max : largest) reduction(+ : total, n_bad)
-    for (std::int64_t i = begin; i < end; ++i) {
-        const T v = values[i];
-        smallest = v < smallest ? v : smallest;
-        largest = v > largest ? v : largest;
-        total += static_cast<double>(v);
-        n_bad += v - v == 0 ? 0 : 1; // NaN, or infinity
-    }
-    facts = {static_cast<double>(smallest), static_cast<double>(largest), total, n_bad == 0};
-}
-
-KLNMF_CLONES void count_wider(const double* values, std::int64_t begin, std::int64_t end,
-                              std::uint8_t& any) {
-    int n_wider = 0;
-#pragma omp simd reduction(+ : n_wider)
-    for (std::int64_t i = begin; i < end; ++i)
-        n_wider += static_cast<double>(static_cast<float>(values[i])) == values[i] ? 0 : 1;
-    any = n_wider > 0;
-}
-
-template <class Index>
-KLNMF_CLONES void find_falls(const Index* indptr, const Index* indices, std::int64_t begin,
-                             std::int64_t end, std::uint8_t& any) {
-    int n_falls = 0;
-    for (std::int64_t row = begin; row < end; ++row) {
-#pragma omp simd reduction(+ : n_falls)
-        for (Index i = indptr[row]; i < indptr[row + 1] - 1; ++i)
-            n_falls += indices[i] < indices[i + 1] ? 0 : 1;
-        if (n_falls > 0)
-            break;
-    }
-    any = n_falls > 0;
-}
-
-template <class T>
-KLNMF_CLONES void sums_of_range(const std::int64_t* indptr, const T* values, std::int64_t begin,
-                                std::int64_t end, double* sums) {
-    for (std::int64_t row = begin; row < end; ++row) {
-        // Eight sums side by side, whatever the instruction set.
-        constexpr int lanes = 8;
-        double parts[lanes] = {};
-        std::int64_t i = indptr[row];
-        for (; i + lanes <= indptr[row + 1]; i += lanes)
-#pragma GCC unroll 8
-            for (int l = 0; l < lanes; ++l)
-                parts[l] += static_cast<double>(values[i + l]);
-        for (int l = 0; i < indptr[row + 1]; ++i, ++l)
-            parts[l] += static_cast<double>(values[i]);
-        sums[row] = ((parts[0] + parts[4]) + (parts[2] + parts[6])) +
-                    ((parts[1] + parts[5]) + (parts[3] + parts[7]));
-    }
-}
-
-template <class T>
-KLNMF_CLONES void constant_of_block(const T* values, std::int64_t begin, std::int64_t end,
-                                    double& sum) {
-    typedef double Four __attribute__((vector_size(32)));
-    Four sums{};
-    for (std::int64_t i = begin; i < end; i += 4) {
-        Four v{};
-        if (i + 4 <= end)
-            for (int j = 0; j < 4; ++j)
-                v[j] = static_cast<double>(values[i + j]);
-        else
-            for (int j = 0; i + j < end; ++j)
-                v[j] = static_cast<double>(values[i + j]);
-        sums += v * log_positive(v > 0 ? v : Four{} + 1.0) - v;
-    }
-    sum = (sums[0] + sums[1]) + (sums[2] + sums[3]);
 }
 
 // The transpose on one thread. indptr_out[c + 1] is first the number of entries of column c, then
@@ -191,7 +113,7 @@ template <class T>
 ValueFacts value_facts(const T* values, std::int64_t size, int n_threads) {
     std::vector<ValueFacts> parts(n_blocks(size));
     for_each_block(size, n_threads, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
-        facts_of_block(values, begin, end, parts[block]);
+        value_kernels<T>().facts(values, begin, end, parts[block]);
     });
     constexpr double infinity = std::numeric_limits<double>::infinity();
     ValueFacts all{infinity, -infinity, 0, true};
@@ -207,13 +129,18 @@ ValueFacts value_facts(const T* values, std::int64_t size, int n_threads) {
 bool are_floats(const double* values, std::int64_t size, int n_threads) {
     std::vector<std::uint8_t> wider(n_blocks(size));
     for_each_block(size, n_threads, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
-        count_wider(values, begin, end, wider[block]);
+        kernels().passes->wider(values, begin, end, wider[block]);
     });
     return std::none_of(wider.begin(), wider.end(), [](std::uint8_t any) { return any; });
 }
 
 template <class Index>
 bool columns_rise(const Index* indptr, std::int64_t n_rows, const Index* indices, int n_threads) {
+    FindFalls<Index>* find_falls;
+    if constexpr (sizeof(Index) == sizeof(std::int32_t))
+        find_falls = kernels().passes->falls_of_int32;
+    else
+        find_falls = kernels().passes->falls_of_int64;
     const auto starts = row_ranges(indptr, n_rows, values_per_block);
     std::vector<std::uint8_t> falls(starts.size());
     for_each_range(
@@ -233,7 +160,7 @@ void row_sums(const std::int64_t* indptr, std::int64_t n_rows, const T* values, 
         static_cast<std::int64_t>(starts.size()) - 1,
         threads_for(n_threads, indptr[n_rows] + n_rows),
         [&](std::int64_t range, std::int64_t, int) {
-            sums_of_range(indptr, values, starts[range], starts[range + 1], sums);
+            value_kernels<T>().row_sums(indptr, values, starts[range], starts[range + 1], sums);
         },
         1);
 }
@@ -242,7 +169,7 @@ template <class T>
 double divergence_constant(const T* values, std::int64_t size, int n_threads) {
     std::vector<double> parts(n_blocks(size));
     for_each_block(size, n_threads, [&](std::int64_t begin, std::int64_t end, std::int64_t block) {
-        constant_of_block(values, begin, end, parts[block]);
+        value_kernels<T>().divergence_constant(values, begin, end, parts[block]);
     });
     double sum = 0;
     for (const double part : parts)

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "inlined.hpp"
 #include "objective.hpp"
-#include "parallel.hpp"
 #include "row_job.hpp"
 
 namespace klnmf {
@@ -46,13 +46,13 @@ KLNMF_INLINE double dense_row(const RowJob<T>& job, std::int64_t row, const Dens
             const double g = c[k] + l2 * x[k] - S;
             const double curvature = h + l2;
             if (newton == 0 && length > 0)
-                residual = std::max(residual, entry_residual(x[k], c[k], g, total));
+                residual = max_of(residual, entry_residual(x[k], c[k], g, total));
             const T before = x[k];
             // Where nothing curves f (no nonzero under column k) it is linear: go to the floor.
             const double target = curvature > 0 ? before - g / curvature : settings.floor;
-            if (!std::isfinite(target))
+            if (!__builtin_isfinite(target))
                 break;
-            x[k] = static_cast<T>(std::max(settings.floor, target));
+            x[k] = static_cast<T>(max_of(settings.floor, target));
             // In double: a float difference would lose the floor, and P would part from the
             // factors.
             const double delta = static_cast<double>(x[k]) - static_cast<double>(before);
@@ -60,8 +60,8 @@ KLNMF_INLINE double dense_row(const RowJob<T>& job, std::int64_t row, const Dens
             const double least = settings.floor * settings.floor;
 #pragma omp simd
             for (std::int64_t j = 0; j < n_cols; ++j)
-                y[j] = std::max(y[j] + delta * column[j], least);
-            if (std::abs(delta) < settings.relative_change * before)
+                y[j] = max_of(y[j] + delta * column[j], least);
+            if (absolute(delta) < settings.relative_change * before)
                 break;
         }
     }

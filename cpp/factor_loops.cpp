@@ -2,43 +2,12 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernel_set.hpp"
 #include "kernels.hpp"
 #include "parallel.hpp"
-#include "row_job.hpp"
 
 namespace klnmf {
 namespace {
-
-template <int power, class T>
-KLNMF_CLONES void column_powers_range(const T* factor, std::int64_t begin, std::int64_t end,
-                                      int rank, double* sums) {
-    for (std::int64_t i = begin; i < end; ++i)
-        for (int k = 0; k < rank; ++k) {
-            const double entry = factor[i * rank + k];
-            sums[k] += power == 1 ? entry : entry * entry;
-        }
-}
-
-template <class T>
-KLNMF_CLONES void extrapolate_range(const T* newest, const T* previous, std::int64_t begin,
-                                    std::int64_t end, T weight, T keep, T* target) {
-#pragma omp simd
-    for (std::int64_t i = begin; i < end; ++i) {
-        const T moved = newest[i] + weight * (newest[i] - previous[i]);
-        const T least = keep * newest[i];
-        target[i] = moved > least ? moved : least;
-    }
-}
-
-template <class T>
-KLNMF_CLONES void zeros_of_range(const T* values, std::int64_t begin, std::int64_t end,
-                                 std::int64_t& count) {
-    std::int32_t zeros = 0;
-#pragma omp simd reduction(+ : zeros)
-    for (std::int64_t i = begin; i < end; ++i)
-        zeros += values[i] == 0 ? 1 : 0;
-    count = zeros;
-}
 
 // Sixteen sums side by side, whatever the instruction set: one addition need not wait for the
 // other.
@@ -57,16 +26,16 @@ double sum_of_block(const double* values, std::int64_t size) {
     return sums[0];
 }
 
-// Sums of the entries (power 1) or of their squares (power 2), each block of rows on one thread.
-template <int power, class T>
-void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
+// Sums of the entries or of their squares, each block of rows on one thread: `range` is the kernel.
+template <class T, class Range>
+void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, Range range,
+                   double* sums) {
     const std::int64_t n_blocks = (n_rows + rows_per_sum - 1) / rows_per_sum;
     std::vector<double> partial(static_cast<std::size_t>(n_blocks) * rank, 0.0);
     for_each_range(
         n_rows, usable_threads(n_threads, n_rows * rank),
         [&](std::int64_t begin, std::int64_t end, int) {
-            column_powers_range<power>(factor, begin, end, rank,
-                                       partial.data() + begin / rows_per_sum * rank);
+            range(factor, begin, end, rank, partial.data() + begin / rows_per_sum * rank);
         },
         rows_per_sum);
     std::fill(sums, sums + rank, 0.0);
@@ -79,13 +48,13 @@ void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads
 
 template <class T>
 void column_sums(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
-    column_powers<1>(factor, n_rows, rank, n_threads, sums);
+    column_powers(factor, n_rows, rank, n_threads, value_kernels<T>().column_sums, sums);
 }
 
 template <class T>
 void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_threads,
                     double* squares) {
-    column_powers<2>(factor, n_rows, rank, n_threads, squares);
+    column_powers(factor, n_rows, rank, n_threads, value_kernels<T>().column_squares, squares);
 }
 
 double blocked_sum(const double* values, std::int64_t n_values) {
@@ -102,21 +71,13 @@ std::int64_t count_zeros(const T* values, std::int64_t size, int n_threads) {
     for_each_range(
         size, usable_threads(n_threads, size),
         [&](std::int64_t begin, std::int64_t end, int) {
-            zeros_of_range(values, begin, end, counts[begin / entries_per_task]);
+            value_kernels<T>().zeros(values, begin, end, counts[begin / entries_per_task]);
         },
         entries_per_task);
     std::int64_t total = 0;
     for (const std::int64_t count : counts)
         total += count;
     return total;
-}
-
-KLNMF_CLONES std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size) {
-    std::int64_t longest = 0;
-#pragma omp simd reduction(max : longest)
-    for (std::int64_t i = 0; i < size; ++i)
-        longest = ends[i + 1] - ends[i] > longest ? ends[i + 1] - ends[i] : longest;
-    return longest;
 }
 
 template <class T>
@@ -126,8 +87,8 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
     for_each_range(
         size, usable_threads(n_threads, size),
         [&](std::int64_t begin, std::int64_t end, int) {
-            extrapolate_range(newest, previous, begin, end, static_cast<T>(weight),
-                              static_cast<T>(keep), target);
+            value_kernels<T>().extrapolate(newest, previous, begin, end, static_cast<T>(weight),
+                                           static_cast<T>(keep), target);
         },
         entries_per_task);
 }

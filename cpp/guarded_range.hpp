@@ -1,10 +1,9 @@
 // The rule of "srcd" over a range of rows: long rows one by one, short ones in batches.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <span>
 
+#include "inlined.hpp"
 #include "row_batch.hpp"
 #include "row_constraints.hpp"
 #include "row_tasks.hpp"
@@ -45,11 +44,11 @@ KLNMF_INLINE void guarded_row_alone(const RowJob<T>& job, std::int64_t i, const 
 // the list; returns how many of them.
 template <class T>
 KLNMF_INLINE int guarded_batch(const RowJob<T>& job, const GuardedSettings& settings, int round,
-                               std::span<std::int64_t> rows, RowScratch<T>& scratch,
-                               RowBatch<T>& batch) {
+                               RowList together, RowScratch<T>& scratch, RowBatch<T>& batch) {
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    const int count = static_cast<int>(rows.size());
+    std::int64_t* const rows = together.rows;
+    const int count = static_cast<int>(together.count);
     const bool is_first = round == 0, is_last = round == settings.rounds - 1;
     clear_batch(batch);
     Mask moving{}, alone{};
@@ -102,14 +101,14 @@ KLNMF_INLINE std::int64_t batch_key(const RowJob<T>& job, std::int64_t i) {
     for (int k = 0; k < job.fixed.rank; ++k)
         in_use += x[k] > 0;
     return (job.data.length(i) - 1) / key_lengths * (most_counted + 1) +
-           std::min<std::int64_t>(in_use, most_counted);
+           min_of<std::int64_t>(in_use, most_counted);
 }
 
 template <class T>
-KLNMF_CLONES void guarded_range(const RowJob<T>& job, const GuardedSettings& settings,
-                                const RowTask& task, RowScratch<T>& scratch,
-                                BatchScratch<T>& batches) {
-    constexpr std::size_t lanes = Lanes<T>::count;
+KLNMF_OWN void guarded_range(const RowJob<T>& job, const GuardedSettings& settings,
+                             const RowTask& task, RowScratch<T>& scratch,
+                             BatchScratch<T>& batches) {
+    constexpr std::int64_t lanes = Lanes<T>::count;
     const std::int64_t longest = job.fixed.l2 == 0 ? longest_batched_row : 0;
     batches.waiting.clear();
     for (std::int64_t i = task.begin; i < task.end; ++i) {
@@ -124,16 +123,16 @@ KLNMF_CLONES void guarded_range(const RowJob<T>& job, const GuardedSettings& set
             guarded_row_alone(job, i, fixed_side_of_row(job, i, scratch), settings, true, scratch);
         }
     }
-    std::span<std::int64_t> rows = batches.waiting.sorted();
-    for (int round = 0; round < settings.rounds && !rows.empty(); ++round) {
-        std::size_t left = 0;
-        for (std::size_t first = 0; first < rows.size(); first += lanes) {
-            const auto together = rows.subspan(first, std::min(lanes, rows.size() - first));
+    RowList rows = batches.waiting.sorted();
+    for (int round = 0; round < settings.rounds && rows.count > 0; ++round) {
+        std::int64_t left = 0;
+        for (std::int64_t first = 0; first < rows.count; first += lanes) {
+            const RowList together = rows.part(first, lanes);
             const int kept = guarded_batch(job, settings, round, together, scratch, batches.batch);
-            std::copy_n(together.begin(), kept, rows.begin() + left);
-            left += kept;
+            for (int j = 0; j < kept; ++j)
+                rows.rows[left++] = together.rows[j];
         }
-        rows = rows.first(left);
+        rows.count = left;
     }
 }
 

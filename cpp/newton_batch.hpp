@@ -7,12 +7,12 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "aligned_array.hpp"
+#include "inlined.hpp"
 #include "row_problem.hpp"
+#include "row_tasks.hpp"
 #include "vector_lanes.hpp"
 #include "way_search.hpp"
 
@@ -20,14 +20,14 @@ namespace klnmf {
 
 // Longest row of a batch: the batch then takes the memory of a row of `tile` nonzeros.
 template <class T>
-constexpr std::int64_t longest_newton_row() {
+KLNMF_INLINE constexpr std::int64_t longest_newton_row() {
     return tile / Lanes<T>::count;
 }
 
 // Whether a problem is one for Newton's method: without an L2 penalty, and of a rank whose matrix
 // of second derivatives costs less than sweeps do.
 template <class T>
-bool suits_newton(const FixedSide<T>& fixed) {
+KLNMF_INLINE bool suits_newton(const FixedSide<T>& fixed) {
     return fixed.l2 == 0 && fixed.rank <= 64;
 }
 
@@ -47,7 +47,7 @@ struct NewtonBatch {
         : rank(n_components) {
         const std::int64_t stride = fixed.stride;
         const std::int64_t longest =
-            std::min(longest_row, longest_newton_row<T>()) + pass_group; // room for the padding
+            min_of(longest_row, longest_newton_row<T>()) + pass_group; // room for the padding
         columns = AlignedArray<T>(longest * rank * lanes);
         for (LaneArray<T>* array : {&v, &root, &y, &y_before})
             *array = LaneArray<T>(longest);
@@ -86,13 +86,14 @@ struct NewtonBatch {
 // Loads the rows' values, x and columns of A into lanes; those beyond the last row are empty.
 // `data_values` are the values of all rows, which may be of a wider type D.
 template <bool products, class T, class D>
-KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
-                             std::span<const std::int64_t> rows, NewtonBatch<T>& batch) {
+KLNMF_OWN void load_batch(const RowJob<T>& job, const D* data_values, RowList together,
+                          NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     const SparseRows<T>& data = job.data;
     const FixedSide<T> fixed = job.fixed;
-    const int count = static_cast<int>(rows.size());
+    const std::int64_t* const rows = together.rows;
+    const int count = static_cast<int>(together.count);
     constexpr std::int64_t ahead = 4;
     const std::int32_t* indices[lanes];
     const D* values[lanes];
@@ -103,9 +104,11 @@ KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
         indices[l] = data.indices + begin;
         values[l] = data_values + begin;
         lengths[l] = l < count ? data.length(row) : 0;
-        batch.length = std::max(batch.length, lengths[l]);
+        batch.length = max_of(batch.length, lengths[l]);
     }
-    const std::int64_t shortest = *std::min_element(lengths, lengths + lanes);
+    std::int64_t shortest = lengths[0];
+    for (int l = 1; l < lanes; ++l)
+        shortest = min_of(shortest, lengths[l]);
     batch.length = (batch.length + pass_group - 1) / pass_group * pass_group;
     typename Lanes<T>::Wide totals{};
     const T* a[lanes];
@@ -154,7 +157,7 @@ KLNMF_CLONES void load_batch(const RowJob<T>& job, const D* data_values,
         }
     }
     for (std::int64_t i = 0; i < batch.length * lanes; ++i)
-        batch.root.data()[i] = std::sqrt(batch.v.data()[i]);
+        batch.root.data()[i] = square_root(batch.v.data()[i]);
     store(batch.totals_of_lanes, __builtin_convertvector(totals, V));
     for (int k = 0; k < batch.rank; ++k)
         for (int l = 0; l < lanes; ++l)
@@ -176,7 +179,7 @@ KLNMF_INLINE void start_evenly(const FixedSide<T>& fixed, NewtonBatch<T>& batch)
 // y = A x and S_k = sum_i v_i A_ik / y_i of every lane. `uncovered` (out) are the lanes whose x
 // leaves a nonzero without cover; such nonzeros are left out of S.
 template <class T>
-KLNMF_CLONES void pass_over(NewtonBatch<T>& batch, typename Lanes<T>::Mask& uncovered) {
+KLNMF_OWN void pass_over(NewtonBatch<T>& batch, typename Lanes<T>::Mask& uncovered) {
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count, group = pass_group;
@@ -267,17 +270,18 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
     }
     std::int64_t most = 0;
     for (int l = 0; l < lanes; ++l)
-        most = std::max<std::int64_t>(most, n_free[l]);
+        most = max_of<std::int64_t>(most, n_free[l]);
     batch.everything = 4 * most > 3 * batch.rank;
     batch.n_slots = batch.everything ? batch.rank : static_cast<int>(most);
     if (batch.everything)
         return;
+    AlignedArray<T>* const arrays[] = {&batch.may_move, &batch.target, &batch.slope_of_model};
     for (int l = 0; l < lanes; ++l) {
         int slot = 0;
         for (int k = 0; k < batch.rank; ++k) {
             if (batch.may_move.at(k, l) == 0)
                 continue;
-            for (AlignedArray<T>* array : {&batch.may_move, &batch.target, &batch.slope_of_model})
+            for (AlignedArray<T>* array : arrays)
                 array->data()[slot * lanes + l] = array->data()[k * lanes + l];
             batch.components.data()[slot++ * lanes + l] = k;
         }
@@ -290,14 +294,14 @@ KLNMF_INLINE void choose_slots(NewtonBatch<T>& batch) {
 
 // gram (out) = sum_i v_i a_i a_i^T / y_i^2 on the slots' components, in every lane.
 template <class T>
-KLNMF_CLONES void second_derivatives(NewtonBatch<T>& batch) {
+KLNMF_OWN void second_derivatives(NewtonBatch<T>& batch) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count, tall = 4, wide = 4;
     const int n_slots = batch.n_slots, rank = batch.rank;
     const std::int64_t step = static_cast<std::int64_t>(n_slots) * lanes;
     T* const gram = batch.gram.data();
     for (std::int64_t start = 0; start < batch.length; start += gram_chunk) {
-        const std::int64_t size = std::min(gram_chunk, batch.length - start);
+        const std::int64_t size = min_of(gram_chunk, batch.length - start);
         for (std::int64_t i = 0; i < size; ++i) {
             const V y = batch.y[start + i];
             const V weight = batch.root[start + i] / y;
@@ -318,12 +322,12 @@ KLNMF_CLONES void second_derivatives(NewtonBatch<T>& batch) {
         }
         // Tiles of the lower triangle; where one reaches beyond it, rows and columns are repeated.
         for (int row = 0; row < n_slots; row += tall)
-            for (int column = 0; column <= std::min(row + tall, n_slots) - 1; column += wide) {
+            for (int column = 0; column <= min_of(row + tall, n_slots) - 1; column += wide) {
                 int rows[tall], columns[wide];
                 for (int p = 0; p < tall; ++p)
-                    rows[p] = std::min(row + p, n_slots - 1);
+                    rows[p] = min_of(row + p, n_slots - 1);
                 for (int q = 0; q < wide; ++q)
-                    columns[q] = std::min(column + q, n_slots - 1);
+                    columns[q] = min_of(column + q, n_slots - 1);
                 V sums[tall][wide] = {};
                 const T* b = batch.scaled.data();
                 for (std::int64_t i = 0; i < size; ++i, b += step) {

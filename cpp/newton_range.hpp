@@ -3,13 +3,10 @@
 // constraints of their own) one by one by coordinate descent.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <numeric>
-#include <span>
-#include <vector>
 
+#include "inlined.hpp"
 #include "newton_batch.hpp"
 #include "row_constraints.hpp"
 #include "row_tasks.hpp"
@@ -26,12 +23,12 @@ struct NewtonScratch {
         : batch(suits_newton(job.fixed) ? job.longest_row : 0,
                 suits_newton(job.fixed) ? job.fixed.rank : 0, job.fixed),
           waiting(longest_newton_row<T>() / pass_group + 1), order(job.fixed.rank) {
-        std::iota(order.begin(), order.end(), 0);
+        std::iota(order.data(), order.data() + job.fixed.rank, 0);
     }
 
     NewtonBatch<T> batch;
     WaitingRows waiting;
-    std::vector<std::int32_t> order; // of the visits of coordinate descent
+    AlignedArray<std::int32_t> order; // of the visits of coordinate descent
 };
 
 constexpr int sweeps_alone = 8;
@@ -50,22 +47,22 @@ KLNMF_INLINE void solve_row_alone(const RowJob<T>& job, std::int64_t i, const Fi
     const GuardedSettings sweeps{newton.order.data(), settings.rounds, sweeps_alone,
                                  settings.tolerance, false};
     const RowOutcome outcome = guarded_row(row, sweeps, scratch);
-    job.report(i, {0, std::max(opening.kkt, outcome.kkt), std::max(opening.gap, outcome.gap)});
+    job.report(i, {0, max_of(opening.kkt, outcome.kkt), max_of(opening.gap, outcome.gap)});
     store_row(job, i, scratch);
 }
 
 template <class T>
 KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settings,
-                              std::span<const std::int64_t> rows, RowScratch<T>& scratch,
-                              NewtonScratch<T>& newton) {
+                              RowList together, RowScratch<T>& scratch, NewtonScratch<T>& newton) {
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
-    const int count = static_cast<int>(rows.size());
+    const std::int64_t* const rows = together.rows;
+    const int count = static_cast<int>(together.count);
     const FixedSide<T>& fixed = job.fixed;
     NewtonBatch<T>& batch = newton.batch;
-    const auto load = [&](const auto* values) {
-        return fixed.has_products() ? load_batch<true>(job, values, rows, batch)
-                                    : load_batch<false>(job, values, rows, batch);
+    const auto load = [&](const auto* values) KLNMF_INLINE_LAMBDA {
+        return fixed.has_products() ? load_batch<true>(job, values, together, batch)
+                                    : load_batch<false>(job, values, together, batch);
     };
     job.data.is_wide() ? load(job.data.wide) : load(job.data.values);
     typename Lanes<T>::Mask alone{}, hopeless{}; // alone: lanes that this is not for
@@ -84,7 +81,7 @@ KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settin
     alone |= newton_steps(settings, first_residuals, batch);
     for (int l = 0; l < count; ++l) {
         const std::int64_t i = rows[l];
-        constexpr double infinity = std::numeric_limits<double>::infinity();
+        constexpr double infinity = Limits<double>::infinity;
         job.kkt[i] = hopeless[l] ? infinity : first_residuals[l];
         job.gap[i] = hopeless[l] ? infinity : gaps[l];
         if (!alone[l])
@@ -97,10 +94,9 @@ KLNMF_INLINE void solve_batch(const RowJob<T>& job, const NewtonSettings& settin
 }
 
 template <class T>
-KLNMF_CLONES void newton_range(const RowJob<T>& job, const NewtonSettings& settings,
-                               const RowTask& task, RowScratch<T>& scratch,
-                               NewtonScratch<T>& newton) {
-    constexpr std::size_t lanes = Lanes<T>::count;
+KLNMF_OWN void newton_range(const RowJob<T>& job, const NewtonSettings& settings,
+                            const RowTask& task, RowScratch<T>& scratch, NewtonScratch<T>& newton) {
+    constexpr std::int64_t lanes = Lanes<T>::count;
     const std::int64_t longest = suits_newton(job.fixed) ? longest_newton_row<T>() : 0;
     newton.waiting.clear();
     for (std::int64_t i = task.begin; i < task.end; ++i) {
@@ -112,10 +108,9 @@ KLNMF_CLONES void newton_range(const RowJob<T>& job, const NewtonSettings& setti
         else
             newton.waiting.add(i, (length - 1) / pass_group);
     }
-    const std::span<const std::int64_t> rows = newton.waiting.sorted();
-    for (std::size_t first = 0; first < rows.size(); first += lanes)
-        solve_batch(job, settings, rows.subspan(first, std::min(lanes, rows.size() - first)),
-                    scratch, newton);
+    const RowList rows = newton.waiting.sorted();
+    for (std::int64_t first = 0; first < rows.count; first += lanes)
+        solve_batch(job, settings, rows.part(first, lanes), scratch, newton);
 }
 
 } // namespace klnmf

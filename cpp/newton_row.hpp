@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "row_gather.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
@@ -31,7 +31,7 @@ KLNMF_INLINE NewtonChunk<T> chunk_at(const Row<T>& row, std::int64_t start, int 
                                      RowScratch<T>& scratch) {
     Row<T> part = row;
     part.indices += start;
-    part.length = std::min(newton_chunk, row.length - start);
+    part.length = min_of(newton_chunk, row.length - start);
     part.padded_length = padded(part.length);
     part.available -= start;
     part.kept_products = nullptr; // only short rows have them
@@ -48,7 +48,7 @@ KLNMF_INLINE void add_second_derivatives(const NewtonChunk<T>& chunk, int n,
     T* const scaled = scratch.newton_columns; // a_ij sqrt(v_i) / y_i
     T weights[newton_chunk];
     for (std::int64_t i = 0; i < chunk.size; ++i)
-        weights[i] = std::sqrt(scratch.v[chunk.start + i]) / scratch.y[chunk.start + i];
+        weights[i] = square_root(scratch.v[chunk.start + i]) / scratch.y[chunk.start + i];
     for (int j = 0; j < n; ++j) {
         const T* column = chunk.columns + scratch.slots[j] * chunk.size;
         for (std::int64_t i = 0; i < chunk.size; i += lanes)
@@ -58,8 +58,8 @@ KLNMF_INLINE void add_second_derivatives(const NewtonChunk<T>& chunk, int n,
         for (int k = 0; k <= j; k += side) {
             const T *left[side], *right[side];
             for (int a = 0; a < side; ++a) {
-                left[a] = scaled + std::min(j + a, n - 1) * newton_chunk;
-                right[a] = scaled + std::min(k + a, n - 1) * newton_chunk;
+                left[a] = scaled + min_of(j + a, n - 1) * newton_chunk;
+                right[a] = scaled + min_of(k + a, n - 1) * newton_chunk;
             }
             V sums[side][side] = {};
             for (std::int64_t i = 0; i < chunk.size; i += lanes) {
@@ -87,23 +87,24 @@ KLNMF_INLINE void add_second_derivatives(const NewtonChunk<T>& chunk, int n,
 
 // z (in: x) becomes the minimum of the model, by coordinate descent; q (in: the gradient) is the
 // model's gradient there. Returns false where M is not finite.
-inline bool minimise_model_of_row(int n, const double* M, const double* c, double* z, double* q) {
+KLNMF_INLINE bool minimise_model_of_row(int n, const double* M, const double* c, double* z,
+                                        double* q) {
     constexpr int most_sweeps = 16;
     constexpr double last_move = 0.05; // share of the first sweep's largest move
     for (int j = 0; j < n; ++j)
-        if (!(M[j * n + j] < std::numeric_limits<double>::max() && M[j * n + j] > 0))
+        if (!(M[j * n + j] < Limits<double>::max && M[j * n + j] > 0))
             return false;
     double first_move = 0;
     for (int sweep = 0; sweep < most_sweeps; ++sweep) {
         double largest_move = 0;
         for (int j = 0; j < n; ++j) {
-            const double moved = std::max(z[j] - q[j] / M[j * n + j], 0.0), delta = moved - z[j];
+            const double moved = max_of(z[j] - q[j] / M[j * n + j], 0.0), delta = moved - z[j];
             if (delta == 0)
                 continue;
             z[j] = moved;
             for (int k = 0; k < n; ++k)
                 q[k] += delta * M[j * n + k];
-            largest_move = std::max(largest_move, c[j] * std::abs(delta));
+            largest_move = max_of(largest_move, c[j] * absolute(delta));
         }
         first_move = sweep == 0 ? largest_move : first_move;
         if (!(largest_move > last_move * first_move))
@@ -199,11 +200,12 @@ KLNMF_INLINE double share_of_way(const Row<T>& row, const Way& way, double linea
 // docs/maths/iterations.md: with phi(t) = f along the way, it is enough that phi'(1) <= 0, or that
 // no y more than doubles and phi'(1) + phi''(0) / 2 <= -phi'(0).
 template <class T>
-KLNMF_CLONES bool newton_step(const Row<T>& row, int n, bool want_value, RowScratch<T>& scratch,
-                              double& value) {
+KLNMF_OWN bool newton_step(const Row<T>& row, int n, bool want_value, RowScratch<T>& scratch,
+                           double& value) {
     double* const M = scratch.newton_model;
     double *const z = M + n * n, *const q = z + n, *const c = q + n, *const moves = c + n;
-    std::fill(M, M + n * n, 0.0);
+    for (int j = 0; j < n * n; ++j)
+        M[j] = 0;
     for (int j = 0; j < n; ++j) {
         const int k = scratch.active[j];
         z[j] = scratch.x_before[k] = scratch.x[k];

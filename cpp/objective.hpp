@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "row_job.hpp"
 #include "vector_lanes.hpp"
 

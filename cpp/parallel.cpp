@@ -9,15 +9,4 @@ int usable_threads(int requested, std::int64_t work) {
     return worthwhile < requested ? static_cast<int>(worthwhile) : requested;
 }
 
-const char* instruction_set() {
-#ifdef KLNMF_HAS_CLONES
-    __builtin_cpu_init();
-    if (__builtin_cpu_supports("x86-64-v4"))
-        return "x86-64-v4 (AVX-512)";
-    return __builtin_cpu_supports("x86-64-v3") ? "x86-64-v3 (AVX2)" : "x86-64 (SSE2)";
-#else
-    return "the compiler's choice";
-#endif
-}
-
 } // namespace klnmf

@@ -5,8 +5,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "row_problem.hpp"
 
 namespace klnmf {
@@ -62,7 +62,7 @@ KLNMF_INLINE bool has_descended(const Row<T>& row, const RowScratch<T>& scratch)
         const V gain = load(scratch.v + i) * (y - load(scratch.y_before + i)) / y;
         gains += __builtin_convertvector(gain, Wide);
     }
-    return 8 * std::numeric_limits<T>::epsilon() * row.total <= sum_lanes(gains - slopes);
+    return 8 * Limits<T>::epsilon * row.total <= sum_lanes(gains - slopes);
 }
 
 // Relaxed steps; on entry and on return y and S belong to x.

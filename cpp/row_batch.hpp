@@ -4,11 +4,10 @@
 // which rows are batched together.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <vector>
 
+#include "aligned_array.hpp"
+#include "inlined.hpp"
 #include "objective.hpp"
 #include "row_problem.hpp"
 #include "vector_lanes.hpp"
@@ -26,21 +25,21 @@ struct RowBatch {
 
     RowBatch(std::int64_t longest_row, const FixedSide<T>& fixed) {
         const std::int64_t stride = fixed.stride;
-        longest = padded(std::min(longest_row, longest_batched_row));
-        for (std::vector<T>* array : {&v, &y, &v_rows, &y_rows})
-            array->resize(longest * lanes);
-        columns.resize(stride * longest * lanes);
-        for (std::vector<T>* array : {&x, &slope, &inverse_slope})
-            array->resize(stride * lanes);
-        for (std::vector<std::int32_t>* array : {&components, &slots})
-            array->resize(stride * lanes);
-        products.resize(fixed.has_products() ? lanes * longest * stride : 0);
-        turns.resize(stride);
-        zeros.resize(stride);
+        longest = padded(min_of(longest_row, longest_batched_row));
+        for (AlignedArray<T>* array : {&v, &y, &v_rows, &y_rows})
+            *array = AlignedArray<T>::zeros(longest * lanes);
+        columns = AlignedArray<T>::zeros(stride * longest * lanes);
+        for (AlignedArray<T>* array : {&x, &slope, &inverse_slope})
+            *array = AlignedArray<T>::zeros(stride * lanes);
+        for (AlignedArray<std::int32_t>* array : {&components, &slots})
+            *array = AlignedArray<std::int32_t>::zeros(stride * lanes);
+        products = AlignedArray<T>(fixed.has_products() ? lanes * longest * stride : 0);
+        turns = AlignedArray<std::int32_t>::zeros(stride);
+        zeros = AlignedArray<T>::zeros(stride);
     }
 
-    T* column(int slot) { return columns.data() + slot * length * lanes; }
-    const T* column(int slot) const { return columns.data() + slot * length * lanes; }
+    KLNMF_INLINE T* column(int slot) { return columns.data() + slot * length * lanes; }
+    KLNMF_INLINE const T* column(int slot) const { return columns.data() + slot * length * lanes; }
 
     std::int64_t longest; // nonzeros there is room for
     std::int64_t length;  // of the longest row, made even; padded with v = 0, y = 1, A = 0
@@ -48,15 +47,15 @@ struct RowBatch {
     Row<T> rows[lanes]; // of length 0 where a lane is empty
     T* x_rows[lanes];   // where the new x goes
     int n_active[lanes];
-    std::vector<T> v_rows, y_rows;          // lane x nonzero, as pass over a row left them
-    std::vector<T> v, y;                    // nonzero x lane
-    std::vector<T> products;                // lane x nonzero x component: rows of A of a tensor
-    std::vector<T> columns;                 // slot x nonzero x lane: gathered from A
-    std::vector<T> x, slope, inverse_slope; // slot x lane
-    std::vector<std::int32_t> components;   // active component j of lane l, and
-    std::vector<std::int32_t> slots;        // the slot where it stands: j x lane
-    std::vector<std::int32_t> turns;        // where a component stands in the order of visits
-    std::vector<T> zeros;                   // row of A of a padding nonzero
+    AlignedArray<T> v_rows, y_rows;          // lane x nonzero, as pass over a row left them
+    AlignedArray<T> v, y;                    // nonzero x lane
+    AlignedArray<T> products;                // lane x nonzero x component: rows of A of a tensor
+    AlignedArray<T> columns;                 // slot x nonzero x lane: gathered from A
+    AlignedArray<T> x, slope, inverse_slope; // slot x lane
+    AlignedArray<std::int32_t> components;   // active component j of lane l, and
+    AlignedArray<std::int32_t> slots;        // the slot where it stands: j x lane
+    AlignedArray<std::int32_t> turns;        // where a component stands in the order of visits
+    AlignedArray<T> zeros;                   // row of A of a padding nonzero
 };
 
 // Empties the batch.
@@ -93,9 +92,9 @@ KLNMF_INLINE void put_row(const Row<T>& row, int lane, T* x_row, int n_active,
     batch.rows[lane] = row;
     batch.x_rows[lane] = x_row;
     batch.n_active[lane] = n_active;
-    batch.length = std::max(batch.length, row.length + row.length % 2);
+    batch.length = max_of(batch.length, row.length + row.length % 2);
     for (int j = 0; j < n_active; ++j)
-        batch.components[j * lanes + lane] = active[j];
+        batch.components.data()[j * lanes + lane] = active[j];
 }
 
 // Brings v and y of all rows into lanes: squares transposed in registers.
@@ -139,7 +138,7 @@ KLNMF_INLINE void gather_lanes(RowBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
     for (int l = 0; l < lanes; ++l)
         for (int j = batch.n_active[l]; j < batch.n_slots; ++j)
-            batch.components[j * lanes + l] = 0;
+            batch.components.data()[j * lanes + l] = 0;
     for (std::int64_t i = 0; i < batch.length; ++i) {
         const T* a[lanes];
         rows_of_lanes<products>(batch, i, a);
@@ -174,7 +173,7 @@ KLNMF_INLINE void gather_everything(const FixedSide<T>& fixed, RowBatch<T>& batc
 #pragma GCC unroll 8
             for (int j = 0; j < lanes; ++j)
                 if (k + j < fixed.rank)
-                    store(batch.column(batch.turns[k + j]) + i * lanes, square[j]);
+                    store(batch.column(batch.turns.data()[k + j]) + i * lanes, square[j]);
         }
     }
 }
@@ -189,15 +188,14 @@ KLNMF_INLINE void gather_batch(bool everything, const FixedSide<T>& fixed, RowBa
 
 // The products of a tensor, in a function of its own, as in row_problem.hpp.
 template <class T>
-KLNMF_CLONES KLNMF_NOINLINE void gather_products(bool everything, const FixedSide<T>& fixed,
-                                                 RowBatch<T>& batch) {
+KLNMF_OWN void gather_products(bool everything, const FixedSide<T>& fixed, RowBatch<T>& batch) {
     gather_batch<true>(everything, fixed, batch);
 }
 
 // Slope of a slot without a component: no S reaches it, so that its x = 0 cannot move.
 template <class T>
-constexpr T unused_slope() {
-    return std::numeric_limits<T>::max() / 4;
+KLNMF_INLINE constexpr T unused_slope() {
+    return Limits<T>::max / 4;
 }
 
 // Decides on the slots, gathers A and brings x and the slopes to their slots.
@@ -205,29 +203,31 @@ template <class T>
 KLNMF_INLINE void fill_slots(const FixedSide<T>& fixed, const std::int32_t* order,
                              RowBatch<T>& batch) {
     constexpr int lanes = Lanes<T>::count;
-    const int most = *std::max_element(batch.n_active, batch.n_active + lanes);
+    int most = 0;
+    for (int l = 0; l < lanes; ++l)
+        most = max_of(most, batch.n_active[l]);
     const bool everything = 3 * most > 2 * fixed.rank;
     batch.n_slots = everything ? fixed.rank : most;
     transpose_rows(batch);
     for (int j = 0; everything && j < fixed.rank; ++j)
-        batch.turns[order[j]] = j;
+        batch.turns.data()[order[j]] = j;
     if (fixed.has_products())
         gather_products(everything, fixed, batch);
     else
         gather_batch<false>(everything, fixed, batch);
     for (int slot = 0; slot < batch.n_slots * lanes; ++slot) {
-        batch.x[slot] = 0;
-        batch.slope[slot] = unused_slope<T>();
-        batch.inverse_slope[slot] = 0;
+        batch.x.data()[slot] = 0;
+        batch.slope.data()[slot] = unused_slope<T>();
+        batch.inverse_slope.data()[slot] = 0;
     }
     for (int l = 0; l < lanes; ++l)
         for (int j = 0; j < batch.n_active[l]; ++j) {
-            const int k = batch.components[j * lanes + l];
-            const int slot = everything ? batch.turns[k] : j;
-            batch.slots[j * lanes + l] = slot;
-            batch.x[slot * lanes + l] = batch.x_rows[l][k];
-            batch.slope[slot * lanes + l] = fixed.slope[k];
-            batch.inverse_slope[slot * lanes + l] = fixed.inverse_slope[k];
+            const int k = batch.components.data()[j * lanes + l];
+            const int slot = everything ? batch.turns.data()[k] : j;
+            batch.slots.data()[j * lanes + l] = slot;
+            batch.x.data()[slot * lanes + l] = batch.x_rows[l][k];
+            batch.slope.data()[slot * lanes + l] = fixed.slope[k];
+            batch.inverse_slope.data()[slot * lanes + l] = fixed.inverse_slope[k];
         }
 }
 
@@ -236,8 +236,8 @@ template <class T>
 KLNMF_INLINE void store_lane(const RowBatch<T>& batch, int l) {
     constexpr int lanes = Lanes<T>::count;
     for (int j = 0; j < batch.n_active[l]; ++j)
-        batch.x_rows[l][batch.components[j * lanes + l]] =
-            batch.x[batch.slots[j * lanes + l] * lanes + l];
+        batch.x_rows[l][batch.components.data()[j * lanes + l]] =
+            batch.x.data()[batch.slots.data()[j * lanes + l] * lanes + l];
 }
 
 // log_sums[l] (out) = sum_i v_i log y_i of every lane, with y computed anew in double.
@@ -249,7 +249,7 @@ KLNMF_INLINE void log_sums_of_lanes(const RowBatch<T>& batch, double* log_sums) 
     constexpr std::int64_t chunk = 16;
     Wide y[chunk], sum{};
     for (std::int64_t start = 0; start < batch.length; start += chunk) {
-        const std::int64_t size = std::min(chunk, batch.length - start);
+        const std::int64_t size = min_of(chunk, batch.length - start);
         for (std::int64_t i = 0; i < size; ++i)
             y[i] = Wide{};
         for (int slot = 0; slot < batch.n_slots; ++slot) {

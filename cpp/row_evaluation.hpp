@@ -4,10 +4,9 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "objective.hpp"
-#include "parallel.hpp"
 #include "row_constraints.hpp"
 #include "row_gap.hpp"
 #include "row_job.hpp"
@@ -95,7 +94,7 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& f
         const Four folded[group] = {fold(parts[0]), fold(parts[1]), fold(parts[2]), fold(parts[3])};
         const Four product = sum_each(folded);
         const Lanes<double>::Mask used = v > 0;
-        uncovered |= used & ~(product > std::numeric_limits<double>::min());
+        uncovered |= used & ~(product > Limits<double>::min);
         const Four y = used ? product : Four{} + 1.0;
         log_sum += v * log_positive(y);
         total += v;
@@ -127,8 +126,8 @@ KLNMF_INLINE RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& f
 }
 
 template <class T, class D>
-KLNMF_CLONES RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
-                                   bool want_residual, RowScratch<T>& scratch) {
+KLNMF_OWN RowSums sums_over_row(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                bool want_residual, RowScratch<T>& scratch) {
     switch (fixed.stride / Lanes<T>::count) {
     case 1:
         return sums_over_row<1>(row, fixed, want_residual, scratch);
@@ -216,7 +215,7 @@ KLNMF_INLINE RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<
         }
         const Four product = sum_each(parts);
         const Lanes<double>::Mask used = v > 0;
-        uncovered |= used & ~(product > std::numeric_limits<double>::min());
+        uncovered |= used & ~(product > Limits<double>::min);
         const Four y = used ? product : Four{} + 1.0;
         log_sum += v * log_positive(y);
         total += v;
@@ -234,8 +233,8 @@ KLNMF_INLINE RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<
 }
 
 template <class T, class D>
-KLNMF_CLONES RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
-                                        bool want_residual, RowScratch<T>& scratch) {
+KLNMF_OWN RowSums sums_over_products(const Nonzeros<D>& row, const FixedSide<T>& fixed,
+                                     bool want_residual, RowScratch<T>& scratch) {
     int n_fours = 0;
     for (std::int32_t k = 0; k < fixed.rank; k += 4) {
         scratch.slots[n_fours] = k;
@@ -271,14 +270,14 @@ KLNMF_INLINE RowOutcome evaluate_row(const RowJob<T>& job, std::int64_t i, const
     const std::int32_t* indices = data.indices + begin;
     for (int k = 0; k < rank; ++k)
         scratch.x[k] = x[k];
-    const auto sums_over = [&]<class D>(const D* values) {
+    const auto sums_over = [&]<class D>(const D* values) KLNMF_INLINE_LAMBDA {
         const Nonzeros<D> row{values + begin, indices, length, available};
         return fixed.has_products() ? sums_over_products(row, fixed, want_residual, scratch)
                                     : sums_over_row(row, fixed, want_residual, scratch);
     };
     const RowSums sums = data.is_wide() ? sums_over(data.wide) : sums_over(data.values);
     if (!sums.covered) {
-        constexpr double infinity = std::numeric_limits<double>::infinity();
+        constexpr double infinity = Limits<double>::infinity;
         return {infinity, infinity, infinity};
     }
     RowOutcome outcome{linear_and_quadratic(fixed, x) - sums.log_sum, 0, 0};

@@ -10,9 +10,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "row_job.hpp"
 
 namespace klnmf {
@@ -21,9 +20,9 @@ namespace klnmf {
 KLNMF_INLINE double gap_of_sums(double linear, double total, double steepest, double held = 0) {
     if (!(total > 0))
         return linear; // without nonzeros f is at its least where nothing is in use
-    const double theta = std::max(steepest, held / total);
+    const double theta = max_of(steepest, held / total);
     if (!(theta > 0))
-        return std::numeric_limits<double>::infinity(); // nothing covers the nonzeros
+        return Limits<double>::infinity; // nothing covers the nonzeros
     const double gap = linear - total + total * std::log(theta) + held / theta;
     return gap < 0 ? 0.0 : gap; // by rounding; a NaN stays one
 }

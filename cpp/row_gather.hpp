@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "vector_lanes.hpp"
@@ -30,7 +30,7 @@ KLNMF_INLINE void gather_columns_in(const Row<T>& row, const std::int32_t* compo
     const std::int64_t stride = row.padded_length;
     std::int64_t i = 0;
     const T* made = nullptr;
-    const auto row_at = [&](std::int64_t l) {
+    const auto row_at = [&](std::int64_t l) KLNMF_INLINE_LAMBDA {
         return products ? made + l * row.fixed.stride : row.fixed_row(i + l);
     };
     for (; i + lanes <= row.length; i += lanes) {
@@ -72,7 +72,7 @@ KLNMF_INLINE void gather_all_columns_in(const Row<T>& row, RowScratch<T>& scratc
         const T* made = nullptr;
         if constexpr (products)
             made = products_at(row, i, scratch);
-        const auto row_at = [&](std::int64_t j) {
+        const auto row_at = [&](std::int64_t j) KLNMF_INLINE_LAMBDA {
             return products ? made + j * row.fixed.stride : row.fixed_row(i + j);
         };
         for (std::int64_t k = 0; k < row.fixed.stride; k += lanes) {
@@ -98,8 +98,8 @@ KLNMF_INLINE void gather_in(const Row<T>& row, const std::int32_t* components, i
 
 // A tensor has a function of its own, as in row_problem.hpp.
 template <class T>
-KLNMF_CLONES KLNMF_NOINLINE void gather_products(const Row<T>& row, const std::int32_t* components,
-                                                 int count, RowScratch<T>& scratch) {
+KLNMF_OWN void gather_products(const Row<T>& row, const std::int32_t* components, int count,
+                               RowScratch<T>& scratch) {
     gather_in<true>(row, components, count, scratch);
 }
 

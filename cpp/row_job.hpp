@@ -4,10 +4,9 @@
 
 #include <cstdint>
 
-namespace klnmf {
+#include "inlined.hpp"
 
-// Largest of ends[i + 1] - ends[i] for i in [0, size), at least 0.
-std::int64_t longest_difference(const std::int64_t* ends, std::int64_t size);
+namespace klnmf {
 
 // One mode of the data in CSR form: row i holds values[indptr[i] .. indptr[i+1]) at the columns in
 // `indices`; the nonzeros of a tensor have several, see FixedSide. W's rows see X, H's rows see the
@@ -23,17 +22,19 @@ struct SparseRows {
     const double* wide = nullptr;
 
     // Known when compiling where T is double, so that nothing is compiled twice.
-    bool is_wide() const { return sizeof(T) < sizeof(double) && wide; }
+    KLNMF_INLINE bool is_wide() const { return sizeof(T) < sizeof(double) && wide; }
 
-    std::int64_t begin(std::int64_t row) const { return indptr[row]; }
-    std::int64_t length(std::int64_t row) const { return indptr[row + 1] - indptr[row]; }
+    KLNMF_INLINE std::int64_t begin(std::int64_t row) const { return indptr[row]; }
+    KLNMF_INLINE std::int64_t length(std::int64_t row) const {
+        return indptr[row + 1] - indptr[row];
+    }
 
     // Nonzeros from the row's first on, those of the rows after it included.
-    std::int64_t available(std::int64_t row) const { return indptr[n_rows] - indptr[row]; }
+    KLNMF_INLINE std::int64_t available(std::int64_t row) const {
+        return indptr[n_rows] - indptr[row];
+    }
 
-    std::int64_t nnz() const { return indptr[n_rows] - indptr[0]; }
-
-    std::int64_t longest_row() const { return longest_difference(indptr, n_rows); }
+    KLNMF_INLINE std::int64_t nnz() const { return indptr[n_rows] - indptr[0]; }
 };
 
 // What a row problem sees of everything that a half-step keeps fixed: A (n_rows x rank, its rows
@@ -63,11 +64,11 @@ struct FixedSide {
     int n_others = 1;
     std::int64_t index_stride = 0;
 
-    bool has_products() const { return n_others > 1; }
+    KLNMF_INLINE bool has_products() const { return n_others > 1; }
 
-    bool holds(std::int64_t k) const { return held && held[k] > 0; }
+    KLNMF_INLINE bool holds(std::int64_t k) const { return held && held[k] > 0; }
 
-    const T* row(std::int64_t i) const { return A + i * stride; }
+    KLNMF_INLINE const T* row(std::int64_t i) const { return A + i * stride; }
 };
 
 // What a row problem may have of its own: cells of X that nobody has seen, entries that must be 0,
@@ -91,20 +92,20 @@ struct RowConstraints {
     double l1 = 0;
     const std::uint8_t* frozen = nullptr; // by component: whether x keeps it as it is, in all rows
 
-    std::int64_t n_missing(std::int64_t row) const {
+    KLNMF_INLINE std::int64_t n_missing(std::int64_t row) const {
         return missing_starts ? missing_starts[row + 1] - missing_starts[row] : 0;
     }
 
-    std::int64_t n_barred(std::int64_t row) const {
+    KLNMF_INLINE std::int64_t n_barred(std::int64_t row) const {
         return barred_starts ? barred_starts[row + 1] - barred_starts[row] : 0;
     }
 
-    bool has_own(std::int64_t row) const {
+    KLNMF_INLINE bool has_own(std::int64_t row) const {
         return penalty_shares || n_missing(row) > 0 || n_barred(row) > 0;
     }
 
     // Whether the rules for many rows side by side, which know nothing of all this, may have it.
-    bool is_plain(std::int64_t row) const { return !frozen && !has_own(row); }
+    KLNMF_INLINE bool is_plain(std::int64_t row) const { return !frozen && !has_own(row); }
 };
 
 struct RowOutcome {
@@ -129,9 +130,9 @@ struct RowJob {
     double* gap;
     std::int64_t longest_row = 0; // nonzeros of a row that the scratch has to hold: see PaddedJob
 
-    T* x_row(std::int64_t i) const { return x + i * fixed.rank; }
+    KLNMF_INLINE T* x_row(std::int64_t i) const { return x + i * fixed.rank; }
 
-    void report(std::int64_t i, const RowOutcome& outcome) const {
+    KLNMF_INLINE void report(std::int64_t i, const RowOutcome& outcome) const {
         if (value)
             value[i] = outcome.value;
         kkt[i] = outcome.kkt;

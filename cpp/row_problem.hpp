@@ -7,11 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <type_traits>
 
+#include "inlined.hpp"
 #include "objective.hpp"
-#include "parallel.hpp"
 #include "row_gap.hpp"
 #include "row_job.hpp"
 #include "row_products.hpp"
@@ -22,14 +21,14 @@ namespace klnmf {
 
 // Numbers below this are denormals in waiting.
 template <class T>
-constexpr T smallest_cover() {
-    return std::numeric_limits<T>::min() * T(1e6);
+KLNMF_INLINE constexpr T smallest_cover() {
+    return Limits<T>::min * T(1e6);
 }
 
 // A nonzero counts as covered where y exceeds both that and this share of v: v / y cannot overflow.
 template <class T>
-constexpr T smallest_share() {
-    return std::numeric_limits<T>::min() * T(1e8);
+KLNMF_INLINE constexpr T smallest_share() {
+    return Limits<T>::min * T(1e8);
 }
 
 // For numbers and for vectors of them.
@@ -54,7 +53,7 @@ struct Row {
     const T* kept_products =
         nullptr; // of a tensor, where product_and_ratios leaves them; null: nowhere
 
-    const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
+    KLNMF_INLINE const T* fixed_row(std::int64_t i) const { return fixed.row(indices[i]); }
 };
 
 // The first `count` of the numbers at `from` as a vector of T, and 0 for the others; `available` is
@@ -65,7 +64,8 @@ KLNMF_INLINE typename Lanes<T>::Vector load_first(const D* from, std::int64_t co
     using V = typename Lanes<T>::Vector;
     constexpr int lanes = Lanes<T>::count;
     if (available >= lanes) {
-        const auto limit = static_cast<std::int32_t>(std::clamp<std::int64_t>(count, 0, lanes));
+        const auto limit =
+            static_cast<std::int32_t>(min_of<std::int64_t>(max_of<std::int64_t>(count, 0), lanes));
         return lane_numbers<T>() < limit ? load_as<T>(from) : V{};
     }
     V values{};
@@ -254,7 +254,7 @@ KLNMF_INLINE bool product_and_ratios_in(const Row<T>& row, RowScratch<T>& scratc
 
 // Matrices and tensors have functions of their own: in one, the compiler makes both slower.
 template <bool products, class T>
-KLNMF_CLONES KLNMF_NOINLINE bool product_and_ratios(const Row<T>& of, RowScratch<T>& own) {
+KLNMF_OWN bool product_and_ratios(const Row<T>& of, RowScratch<T>& own) {
     [[maybe_unused]] LocalIf<products, const Row<T>> row = of;
     LocalIf<products, RowScratch<T>> scratch = own;
     switch (row.fixed.stride / Lanes<T>::count) {

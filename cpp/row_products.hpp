@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 #include "row_job.hpp"
 #include "vector_lanes.hpp"
 

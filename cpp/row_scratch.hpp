@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "inlined.hpp"
 #include "row_job.hpp"
 
 namespace klnmf {
@@ -34,7 +35,7 @@ constexpr std::int64_t newton_chunk = 256;
 // pieces, in double, so that rounding does not grow with the length of a row.
 constexpr std::int64_t piece = 2048;
 
-inline std::int64_t padded(std::int64_t length) {
+KLNMF_INLINE std::int64_t padded(std::int64_t length) {
     return (length + row_padding - 1) / row_padding * row_padding;
 }
 
@@ -62,8 +63,8 @@ struct RowScratch {
 
     // How many columns of a row with `length` nonzeros are gathered at once: at least one, and
     // whatever other rows there are, because sums depend on it.
-    std::int64_t columns_at_once(std::int64_t length) const {
-        return std::max<std::int64_t>(tile * stride / padded(length), 1);
+    KLNMF_INLINE std::int64_t columns_at_once(std::int64_t length) const {
+        return max_of<std::int64_t>(tile * stride / padded(length), 1);
     }
 };
 

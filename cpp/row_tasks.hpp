@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <span>
 #include <vector>
 
+#include "aligned_array.hpp"
+#include "inlined.hpp"
 #include "parallel.hpp"
 #include "row_job.hpp"
 #include "row_scratch.hpp"
@@ -16,45 +17,51 @@ namespace klnmf {
 // Rows in a task at most: enough to find rows of one length for a batch.
 constexpr std::int64_t rows_per_task = 512;
 
+// Numbers of some rows.
+struct RowList {
+    std::int64_t* rows;
+    std::int64_t count;
+
+    // Those from `first` on, `most` of them at most.
+    KLNMF_INLINE RowList part(std::int64_t first, std::int64_t most) const {
+        return {rows + first, min_of(most, count - first)};
+    }
+};
+
 // Rows of a task that wait for a batch. A batch costs what its most costly row costs: rows whose
 // keys say that they cost about the same are put side by side.
 class WaitingRows {
 public:
     // For keys below `n_keys`. All memory is reserved here: a task must not allocate.
-    explicit WaitingRows(std::int64_t n_keys) : ends_(n_keys + 1) {
-        rows_.reserve(rows_per_task);
-        sorted_.reserve(rows_per_task);
-        keys_.reserve(rows_per_task);
-    }
+    explicit WaitingRows(std::int64_t n_keys)
+        : n_keys_(n_keys), rows_(rows_per_task), sorted_(rows_per_task), keys_(rows_per_task),
+          ends_(n_keys + 1) {}
 
-    void clear() {
-        rows_.clear();
-        keys_.clear();
-    }
+    KLNMF_INLINE void clear() { count_ = 0; }
 
-    void add(std::int64_t row, std::int64_t key) {
-        rows_.push_back(row);
-        keys_.push_back(static_cast<std::int32_t>(key));
+    KLNMF_INLINE void add(std::int64_t row, std::int64_t key) {
+        rows_.data()[count_] = row;
+        keys_.data()[count_++] = static_cast<std::int32_t>(key);
     }
 
     // The rows in the order of their keys; those with the same keep theirs.
-    std::span<std::int64_t> sorted() {
-        if (rows_.empty())
-            return rows_;
-        std::fill(ends_.begin(), ends_.end(), 0);
-        for (const std::int32_t key : keys_)
-            ++ends_[key + 1];
-        for (std::size_t key = 1; key < ends_.size(); ++key)
-            ends_[key] += ends_[key - 1];
-        sorted_.resize(rows_.size());
-        for (std::size_t j = 0; j < rows_.size(); ++j)
-            sorted_[ends_[keys_[j]]++] = rows_[j];
-        return sorted_;
+    KLNMF_INLINE RowList sorted() {
+        std::int32_t *const keys = keys_.data(), *const ends = ends_.data();
+        for (std::int64_t key = 0; count_ > 0 && key <= n_keys_; ++key)
+            ends[key] = 0;
+        for (std::int64_t j = 0; j < count_; ++j)
+            ++ends[keys[j] + 1];
+        for (std::int64_t key = 1; count_ > 0 && key <= n_keys_; ++key)
+            ends[key] += ends[key - 1];
+        for (std::int64_t j = 0; j < count_; ++j)
+            sorted_.data()[ends[keys[j]]++] = rows_.data()[j];
+        return {sorted_.data(), count_};
     }
 
 private:
-    std::vector<std::int64_t> rows_, sorted_;
-    std::vector<std::int32_t> keys_, ends_;
+    std::int64_t n_keys_, count_ = 0;
+    AlignedArray<std::int64_t> rows_, sorted_;
+    AlignedArray<std::int32_t> keys_, ends_;
 };
 
 // Rows begin, begin + 1, ..., end - 1.

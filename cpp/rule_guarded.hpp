@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
 #include "coordinate_steps.hpp"
+#include "inlined.hpp"
 #include "newton_row.hpp"
 #include "row_gather.hpp"
 #include "row_problem.hpp"
@@ -53,7 +53,7 @@ KLNMF_INLINE Visit<T> visit_column(const T* v, T* y, const T* column, T pending,
     double S_total = 0, h_total = 0;
     V top{};
     for (std::int64_t start = 0; start < length; start += piece) {
-        const std::int64_t end = std::min(start + piece, length);
+        const std::int64_t end = min_of(start + piece, length);
         V S{}, h{};
         for (std::int64_t i = start; i < end; i += lanes)
             visit_nonzeros(v + i, y + i, column + i, V{} + pending, pending_column + i, S, h, top);
@@ -83,21 +83,21 @@ KLNMF_INLINE Visit<double> visit_in_double(const T* v, const T* y, const T* colu
 // lost q units of rounding. Where that product of all falls may have passed this, y is computed
 // anew.
 template <class T>
-constexpr T most_digits_lost() {
+KLNMF_INLINE constexpr T most_digits_lost() {
     return sizeof(T) == 4 ? T(512) : T(1e6);
 }
 
 // A component is set to 0 only on the word of a y that is this good.
 template <class T>
-constexpr T digits_lost_before_zero() {
+KLNMF_INLINE constexpr T digits_lost_before_zero() {
     return 8;
 }
 
 // Share of a y that must be left when a component is set to 0, for each unit of rounding that the
 // y may have lost.
 template <class T>
-constexpr T zero_margin() {
-    return std::numeric_limits<T>::epsilon() * T(100);
+KLNMF_INLINE constexpr T zero_margin() {
+    return Limits<T>::epsilon * T(100);
 }
 
 // y from the gathered columns of all active components.
@@ -133,7 +133,7 @@ template <class T>
 KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, const T* column, T lost,
                                   const RowScratch<T>& scratch) {
     const T x = scratch.x[k], S = visit.S, h = visit.h, c = row.fixed.slope[k];
-    constexpr T largest = std::numeric_limits<T>::max();
+    constexpr T largest = Limits<T>::max;
     if (!(h < largest) || !(S < largest)) {
         const Visit<double> exact =
             visit_in_double(scratch.v, scratch.y, column, row.padded_length);
@@ -154,7 +154,7 @@ KLNMF_INLINE Step<T> guarded_step(const Row<T>& row, int k, Visit<T> visit, cons
     }
     if (x == 0 || g == 0)
         return {x, 1, false};
-    const T share = std::min(x * visit.top, T(1)), rest = 1 - share;
+    const T share = min_of(x * visit.top, T(1)), rest = 1 - share;
     const bool zero = rest > zero_margin<T>() && x * h <= (c - S) * rest;
     if (zero && lost <= digits_lost_before_zero<T>() && rest > zero_margin<T>() * lost)
         return {0, 1 / rest, false};
@@ -174,13 +174,12 @@ KLNMF_INLINE T guarded_sweep(const Row<T>& row, int n_active, bool gathered, T& 
                              RowScratch<T>& scratch) {
     const std::int64_t length = row.padded_length;
     const int group = static_cast<int>(
-        gathered ? n_active
-                 : std::min<std::int64_t>(scratch.columns_at_once(row.length), n_active));
+        gathered ? n_active : min_of<std::int64_t>(scratch.columns_at_once(row.length), n_active));
     const T inverse_total = static_cast<T>(1 / row.total), l2 = static_cast<T>(row.fixed.l2);
     T* x = scratch.x;
     T violation = 0;
     for (int first = 0; first < n_active; first += group) {
-        const int count = std::min(group, n_active - first);
+        const int count = min_of(group, n_active - first);
         if (!gathered)
             gather_columns(row, scratch.active + first, count, scratch);
         T pending = 0;
@@ -200,7 +199,7 @@ KLNMF_INLINE T guarded_sweep(const Row<T>& row, int n_active, bool gathered, T& 
                 step = guarded_step(row, k, visit, column, lost, scratch);
             }
             const T c = row.fixed.slope[k];
-            violation = std::max(
+            violation = max_of(
                 violation, entry_residual(x[k] * c * inverse_total,
                                           (c + l2 * x[k] - visit.S) * row.fixed.inverse_slope[k]));
             pending = step.x - x[k];
@@ -267,9 +266,9 @@ KLNMF_INLINE bool takes_newton_step(const Row<T>& row, int n_active) {
 }
 
 template <class T>
-KLNMF_CLONES RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& settings,
-                                    RowScratch<T>& scratch) {
-    constexpr double infinity = std::numeric_limits<double>::infinity();
+KLNMF_OWN RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& settings,
+                                 RowScratch<T>& scratch) {
+    constexpr double infinity = Limits<double>::infinity;
     const T tolerance = static_cast<T>(settings.tolerance);
     RowOutcome outcome{0, 0, 0};
     bool hopeless = false;
@@ -286,7 +285,7 @@ KLNMF_CLONES RowOutcome guarded_row(const Row<T>& row, const GuardedSettings& se
         T residual;
         n_active = screen(row, settings.order, scratch, residual);
         if (round == 0)
-            outcome.kkt = std::max<double>(outcome.kkt, residual);
+            outcome.kkt = max_of<double>(outcome.kkt, residual);
         const bool done = residual <= tolerance;
         if (done && has_value)
             break;

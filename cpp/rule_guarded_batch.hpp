@@ -3,8 +3,8 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "row_batch.hpp"
 #include "rule_guarded.hpp"
 
@@ -67,7 +67,7 @@ KLNMF_INLINE StepOfLanes<T> lane_step(V x, V c, V inverse_c, const Visit<V>& vis
     using Mask = typename Lanes<T>::Mask;
     const V S = visit.S, h = visit.h, g = c - S;
     const V left = left_numerator(x, S, h, c) * inverse_c;
-    const Mask to_left = (g < 0) & (left > x) & (left < std::numeric_limits<T>::max());
+    const Mask to_left = (g < 0) & (left > x) & (left < Limits<T>::max);
     const V xh = x * h, right = x * (xh / (g + xh));
     const Mask down = (x > 0) & (g > 0);
     const V share = x * visit.top < 1 ? x * visit.top : V{} + T(1), rest = T(1) - share;
@@ -86,7 +86,7 @@ KLNMF_INLINE void sweep_lanes(bool is_first, bool is_last, LaneState<T>& state,
     using V = typename Lanes<T>::Vector;
     using Mask = typename Lanes<T>::Mask;
     constexpr int lanes = Lanes<T>::count;
-    constexpr T largest = std::numeric_limits<T>::max();
+    constexpr T largest = Limits<T>::max;
     state.violation = V{};
     V pending{};
     const T* pending_column = batch.columns.data();

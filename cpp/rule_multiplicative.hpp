@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "relaxed_steps.hpp"
 #include "row_problem.hpp"
 
@@ -24,11 +24,11 @@ KLNMF_INLINE double settle_dead_and_measure(const Row<T>& row, RowScratch<T>& sc
 
 // The residual and the gap are those met before the first step.
 template <class T>
-KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
+KLNMF_OWN RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowScratch<T>& scratch) {
     RowOutcome outcome{0, 0, 0};
     if (product_and_ratios(row, scratch)) {
         restart_uncovered_row(row, scratch);
-        outcome.kkt = outcome.gap = std::numeric_limits<double>::infinity();
+        outcome.kkt = outcome.gap = Limits<double>::infinity;
     } else {
         outcome.gap = gap_of_row(row, scratch);
     }
@@ -47,7 +47,7 @@ KLNMF_CLONES RowOutcome multiplicative_row(const Row<T>& row, int relaxed, RowSc
         const double c = row.fixed.c[k];
         const double product = static_cast<double>(scratch.x[k]) * scratch.S[k];
         const double moved =
-            product > 0 ? 2 * product / (c + std::sqrt(c * c + 4 * row.fixed.l2 * product)) : 0.0;
+            product > 0 ? 2 * product / (c + square_root(c * c + 4 * row.fixed.l2 * product)) : 0.0;
         scratch.x[k] = moved > smallest_cover<T>() ? static_cast<T>(moved) : T(0);
     }
     return outcome;

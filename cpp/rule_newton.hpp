@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 
+#include "inlined.hpp"
 #include "newton_batch.hpp"
 
 namespace klnmf {
@@ -49,8 +49,8 @@ KLNMF_INLINE LaneSums<T> slopes_of_way(const NewtonBatch<T>& batch) {
 
 // Rounding of the sums above, in units of the row's total.
 template <class T>
-constexpr T slope_rounding() {
-    return 16 * std::numeric_limits<T>::epsilon();
+KLNMF_INLINE constexpr T slope_rounding() {
+    return 16 * Limits<T>::epsilon;
 }
 
 // The start of a way: x and S there.
@@ -94,7 +94,7 @@ KLNMF_INLINE void step_relaxed(Power power, NewtonBatch<T>& batch) {
             factor = S * S;
         if (power == Power::three_halves)
             for (int l = 0; l < lanes; ++l)
-                factor[l] = std::sqrt(S[l]);
+                factor[l] = square_root(S[l]);
         const V moved = once * factor;
         const V x = moved > smallest_cover<T>() ? moved : V{};
         batch.x.set(k, x);
@@ -183,7 +183,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
     for (int slot = 0; slot < n_slots; ++slot) {
         T* const entry = gram + slot * (n_slots + 1) * lanes;
         const V diagonal = load(entry);
-        hard |= ~(diagonal < std::numeric_limits<T>::max());
+        hard |= ~(diagonal < Limits<T>::max);
         batch.inverse_diagonal.set(slot, T(1) / diagonal);
     }
     Mask searching = moving & ~hard;
@@ -193,8 +193,7 @@ KLNMF_INLINE ModelStep<T> minimise_model(typename Lanes<T>::Mask moving, double 
         for (int slot = 0; slot < n_slots; ++slot) {
             const V x = load(z + slot * lanes), g = load(q + slot * lanes);
             const V newton = x - g * batch.inverse_diagonal[slot];
-            const Mask moves =
-                searching & (batch.may_move[slot] > 0) & (newton < std::numeric_limits<T>::max());
+            const Mask moves = searching & (batch.may_move[slot] > 0) & (newton < Limits<T>::max);
             const V moved = moves ? (newton > smallest_cover<T>() ? newton : V{}) : x;
             const V delta = moved - x;
             if (!any_lane(delta != 0))

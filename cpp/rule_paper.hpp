@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "inlined.hpp"
 #include "row_gather.hpp"
 #include "row_problem.hpp"
 
@@ -28,7 +29,7 @@ KLNMF_INLINE double paper_coordinate(const Row<T>& row, T& x, double c, const T*
     for (int newton = 0; newton < settings.max_newton; ++newton) {
         double S = 0, h = 0;
         for (std::int64_t start = 0; start < length; start += piece) {
-            const std::int64_t end = std::min(start + piece, length);
+            const std::int64_t end = min_of(start + piece, length);
             T S_piece = 0, h_piece = 0;
 #pragma omp simd reduction(+ : S_piece, h_piece)
             for (std::int64_t i = start; i < end; ++i) {
@@ -44,14 +45,14 @@ KLNMF_INLINE double paper_coordinate(const Row<T>& row, T& x, double c, const T*
         if (newton == 0)
             violation = entry_residual(x, c, g, row.total);
         const bool goes_on =
-            g < -settings.epsilon || (std::abs(g) > settings.epsilon && x > settings.epsilon);
-        if (!goes_on || !(curvature > 0) || !std::isfinite(g))
+            g < -settings.epsilon || (absolute(g) > settings.epsilon && x > settings.epsilon);
+        if (!goes_on || !(curvature > 0) || !__builtin_isfinite(g))
             break;
         const T before = x;
-        x = static_cast<T>(std::max(0.0, before - g / curvature));
+        x = static_cast<T>(max_of(0.0, before - g / curvature));
         const T delta = x - before;
         move_product(scratch.y, delta, column, length);
-        const double change = settings.signed_break ? delta : std::abs(delta);
+        const double change = settings.signed_break ? delta : absolute(delta);
         if (change < settings.relative_change * before)
             break;
     }
@@ -67,9 +68,9 @@ KLNMF_INLINE double paper_row(const Row<T>& row, const PaperSettings& settings,
     const int rank = row.fixed.rank;
     product(row, x, scratch);
     const int group =
-        static_cast<int>(std::min<std::int64_t>(scratch.columns_at_once(row.length), rank));
+        static_cast<int>(min_of<std::int64_t>(scratch.columns_at_once(row.length), rank));
     for (int first = 0; first < rank; first += group) {
-        const int count = std::min(group, rank - first);
+        const int count = min_of(group, rank - first);
         gather_columns(row, settings.order + first, count, scratch);
         for (int j = 0; j < count; ++j) {
             const int k = settings.order[first + j];
@@ -80,7 +81,7 @@ KLNMF_INLINE double paper_row(const Row<T>& row, const PaperSettings& settings,
             }
             const double violation = paper_coordinate(
                 row, x[k], c, scratch.columns + j * row.padded_length, settings, scratch);
-            largest = std::max(largest, violation);
+            largest = max_of(largest, violation);
         }
     }
     return largest;

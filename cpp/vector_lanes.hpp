@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 
 // Vectors wider than the baseline's registers are passed between functions here, which are all
 // inlined.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "parallel.hpp"
+#include "inlined.hpp"
 
 namespace klnmf {
 
@@ -19,7 +19,7 @@ struct WaySearch {
 
     // From the slopes at both ends of the way; the second counts where the end is `covered`.
     KLNMF_INLINE WaySearch(V at_start, V at_end, Mask covered) : slope_low(at_start) {
-        slope_high = covered & (at_end < far_slope()) ? at_end : far_slope();
+        slope_high = (covered & (at_end < far_slope())) ? at_end : far_slope();
     }
 
     // A slope that is not known, or so steep that it says little about where the others are 0.
@@ -30,7 +30,7 @@ struct WaySearch {
         const V t = low + (high - low) * (slope_low / (slope_low - slope_high));
         const V margin = (high - low) * T(0.1);
         if constexpr (std::is_same_v<T, V>)
-            return std::clamp(t, low + margin, high - margin);
+            return min_of(max_of(t, low + margin), high - margin);
         else
             return t > low + margin ? (t < high - margin ? t : high - margin) : low + margin;
     }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
 import shutil
 from pathlib import Path
 
@@ -13,7 +12,6 @@ from benchmarks import kernels
 from benchmarks.kernels import (
     Case,
     equal_rows,
-    instruction_set,
     instructions_of,
     parts_between_marks,
     per_unit,
@@ -142,19 +140,6 @@ def test_a_child_that_did_not_get_there_is_refused(tmp_path: Path) -> None:
     write_parts(tmp_path, [1000, 10, 7])
     with pytest.raises(ValueError, match="left 3 parts, not 4"):
         parts_between_marks(tmp_path, 1)
-
-
-def test_the_instruction_set_is_the_highest_one_with_all_its_flags(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
-    v3 = {"fpu", "avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe"}
-    v4 = v3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}
-    assert "AVX-512" in instruction_set(v4)
-    assert "AVX2" in instruction_set(v4 - {"avx512bw"})
-    assert "baseline" in instruction_set(v4 - {"fma"})
-    monkeypatch.setattr(platform, "machine", lambda: "aarch64")
-    assert instruction_set(set()) == "aarch64"
 
 
 # ---- roofline ------------------------------------------------------------------------------------

@@ -1,77 +1,22 @@
-// The loops over rows of every rule. row_loops_*.cpp instantiate them, one file for every type of
-// factors, because compiling for several instruction sets takes long. No two of those files may
-// contain the same KLNMF_CLONES function: each depends on that type.
-#pragma once
-
-#include <limits>
+// The loops over rows of every rule, on all threads. What they do in a task is in row_kernels.hpp.
 #include <vector>
 
+#include "dense_descent.hpp"
 #include "guarded_range.hpp"
+#include "kernel_set.hpp"
 #include "kernels.hpp"
 #include "newton_range.hpp"
 #include "padded_job.hpp"
 #include "parallel.hpp"
-#include "row_constraints.hpp"
-#include "row_evaluation.hpp"
-#include "row_problem.hpp"
 #include "row_scratch.hpp"
 #include "row_tasks.hpp"
-#include "rule_multiplicative.hpp"
 
 namespace klnmf {
-
-// The loops below run over the rows of one task; everything in them is inlined and compiled for
-// each instruction set.
+namespace {
 
 template <class T>
-KLNMF_CLONES void multiplicative_range(const RowJob<T>& job, int relaxed, const RowTask& task,
-                                       RowScratch<T>& scratch) {
-    scratch.products_kept = 0; // a pass makes its own
-    for (std::int64_t i = task.begin; i < task.end; ++i) {
-        if (settle_empty_row(job, i)) {
-            job.report(i, {0, 0, 0});
-            continue;
-        }
-        const Row<T> row = load_row(job, i, fixed_side_of_row(job, i, scratch), scratch);
-        job.report(i, multiplicative_row(row, relaxed, scratch));
-        store_row(job, i, scratch);
-    }
-}
-
-template <class T>
-KLNMF_CLONES void paper_range(const RowJob<T>& job, const PaperSettings& settings,
-                              const RowTask& task, RowScratch<T>& scratch) {
-    for (std::int64_t i = task.begin; i < task.end; ++i) {
-        job.kkt[i] = 0;
-        if (settle_empty_row(job, i))
-            continue;
-        job.kkt[i] = paper_row(load_row(job, i, job.fixed, scratch), settings, scratch);
-        store_row(job, i, scratch);
-    }
-}
-
-// `y` points at the first of these rows of the dense product; the others follow.
-template <class T>
-KLNMF_CLONES void dense_range(const RowJob<T>& job, const DenseSettings& settings,
-                              const RowTask& task, double* y) {
-    for (std::int64_t i = task.begin; i < task.end; ++i)
-        job.kkt[i] = dense_row(job, i, settings, y + (i - task.begin) * job.fixed.n_rows);
-}
-
-template <class T>
-KLNMF_CLONES void evaluate_range(const RowJob<T>& job, const T* x, bool want_residual,
-                                 const RowTask& task, RowScratch<T>& scratch) {
-    for (std::int64_t i = task.begin; i < task.end; ++i)
-        job.report(i, evaluate_row(job, i, x + i * job.fixed.rank, want_residual, scratch));
-}
-
-// The values of a tensor's rows at their new x, see RowOutcome. That of a row with a nonzero which
-// nothing covers is infinite already.
-template <class T>
-KLNMF_CLONES void value_range(const RowJob<T>& job, const RowTask& task, RowScratch<T>& scratch) {
-    for (std::int64_t i = task.begin; i < task.end; ++i)
-        if (job.value[i] < std::numeric_limits<double>::infinity())
-            job.value[i] = evaluate_row(job, i, job.x_row(i), false, scratch).value;
+std::int64_t longest_row(const RowJob<T>& job) {
+    return kernels().passes->longest_difference(job.data.indptr, job.data.n_rows);
 }
 
 // Scratch of a rule's own, for each thread. All memory is reserved here: a task must not allocate.
@@ -84,47 +29,49 @@ std::vector<Scratch> one_for_each_thread(const RowJob<T>& job) {
     return all;
 }
 
+} // namespace
+
 template <class T>
 void guarded_rows(const RowJob<T>& unpadded, const GuardedSettings& settings) {
-    const PaddedJob<T> job(unpadded, unpadded.data.longest_row());
+    const PaddedJob<T> job(unpadded, longest_row(unpadded));
     auto batches = one_for_each_thread<BatchScratch<T>>(*job);
     const bool of_products = settings.want_value && (*job).fixed.has_products();
     GuardedSettings steps = settings;
     steps.want_value = settings.want_value && !of_products;
     for_each_task(*job, [&](const RowTask& task, RowScratch<T>& scratch, int thread) {
-        guarded_range(*job, steps, task, scratch, batches[thread]);
+        row_kernels<T>().guarded(*job, steps, task, scratch, batches[thread]);
         if (of_products)
-            value_range(*job, task, scratch);
+            row_kernels<T>().value(*job, task, scratch);
     });
 }
 
 template <class T>
 void newton_rows(const RowJob<T>& unpadded, const NewtonSettings& settings) {
-    const PaddedJob<T> job(unpadded, unpadded.data.longest_row());
+    const PaddedJob<T> job(unpadded, longest_row(unpadded));
     auto batches = one_for_each_thread<NewtonScratch<T>>(*job);
     // Few tasks: the more rows there are to choose from, the more alike are those of a batch.
     constexpr int tasks_per_thread = 8;
     for_each_task(
         *job,
         [&](const RowTask& task, RowScratch<T>& scratch, int thread) {
-            newton_range(*job, settings, task, scratch, batches[thread]);
+            row_kernels<T>().newton(*job, settings, task, scratch, batches[thread]);
         },
         (*job).n_threads == 1 ? 1 : tasks_per_thread);
 }
 
 template <class T>
 void multiplicative_rows(const RowJob<T>& unpadded, int relaxed) {
-    const PaddedJob<T> job(unpadded, unpadded.data.longest_row());
+    const PaddedJob<T> job(unpadded, longest_row(unpadded));
     for_each_task(*job, [&](const RowTask& task, RowScratch<T>& scratch, int) {
-        multiplicative_range(*job, relaxed, task, scratch);
+        row_kernels<T>().multiplicative(*job, relaxed, task, scratch);
     });
 }
 
 template <class T>
 void paper_rows(const RowJob<T>& unpadded, const PaperSettings& settings) {
-    const PaddedJob<T> job(unpadded, unpadded.data.longest_row());
+    const PaddedJob<T> job(unpadded, longest_row(unpadded));
     for_each_task(*job, [&](const RowTask& task, RowScratch<T>& scratch, int) {
-        paper_range(*job, settings, task, scratch);
+        row_kernels<T>().paper(*job, settings, task, scratch);
     });
 }
 
@@ -139,10 +86,10 @@ void dense_rows(const RowJob<T>& job, const DenseSettings& settings, double* P, 
         n_rows, threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
             if (!by_columns)
-                return dense_range(job, settings, {begin, end}, P + begin * n_cols);
+                return row_kernels<T>().dense(job, settings, {begin, end}, P + begin * n_cols);
             double* block = blocks.data() + thread * columns_per_block * n_cols;
             copy_columns_out(P, n_cols, n_rows, begin, end - begin, block);
-            dense_range(job, settings, {begin, end}, block);
+            row_kernels<T>().dense(job, settings, {begin, end}, block);
             copy_columns_back(P, n_cols, n_rows, begin, end - begin, block);
         },
         columns_per_block);
@@ -152,7 +99,7 @@ template <class T>
 void evaluate_rows(const RowJob<T>& unpadded, const T* x, bool want_residual) {
     const PaddedJob<T> job(unpadded, 0); // values are read where they are
     for_each_task(*job, [&](const RowTask& task, RowScratch<T>& scratch, int) {
-        evaluate_range(*job, x, want_residual, task, scratch);
+        row_kernels<T>().evaluate(*job, x, want_residual, task, scratch);
     });
 }
 
@@ -163,5 +110,8 @@ void evaluate_rows(const RowJob<T>& unpadded, const T* x, bool want_residual) {
     template void evaluate_rows(const RowJob<T>&, const T*, bool);                                 \
     template void paper_rows(const RowJob<T>&, const PaperSettings&);                              \
     template void dense_rows(const RowJob<T>&, const DenseSettings&, double*, bool);
+
+KLNMF_INSTANTIATE(float)
+KLNMF_INSTANTIATE(double)
 
 } // namespace klnmf
