@@ -490,15 +490,21 @@ void bind_component_passes(nb::module_& m) {
         "u"_a.noconvert(), "h"_a.noconvert(), "mode"_a, "n_threads"_a, "sums"_a.noconvert(),
         Unlocked(), "Sums of the ratios that multiplicative updates of u h need; sums is out.");
     m.def(
-        "products_of_columns",
-        [](In2<double> F, int n_threads, Out2<double> products) {
+        "products_of_roots",
+        [](In2<double> F, In1<double> sums, int n_threads, Out2<double> roots,
+           Out2<double> products) {
+            require(sums.size() == F.shape(1) && roots.shape(0) == F.shape(0) &&
+                        roots.shape(1) == F.shape(1),
+                    "sums must have an entry for each column, and roots the shape of F");
             require(products.shape(0) == F.shape(1) && products.shape(1) == F.shape(1),
                     "products must have a row and a column for each column");
-            klnmf::products_of_columns(F.data(), static_cast<std::int64_t>(F.shape(0)),
-                                       static_cast<int>(F.shape(1)), n_threads, products.data());
+            klnmf::products_of_roots(F.data(), static_cast<std::int64_t>(F.shape(0)),
+                                     static_cast<int>(F.shape(1)), sums.data(), n_threads,
+                                     roots.data(), products.data());
         },
-        "F"_a.noconvert(), "n_threads"_a, "products"_a.noconvert(), Unlocked(),
-        "F^T F, each sum over the rows in order; products is out.");
+        "F"_a.noconvert(), "sums"_a.noconvert(), "n_threads"_a, "roots"_a.noconvert(),
+        "products"_a.noconvert(), Unlocked(),
+        "Products of the columns of sqrt(F / sums); roots and products are out.");
 }
 
 } // namespace

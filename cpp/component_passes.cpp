@@ -136,16 +136,25 @@ void ratio_sums(const SampledNonzeros& x, const double* u, const double* h, std:
         1);
 }
 
-void products_of_columns(const double* F, std::int64_t n_rows, int rank, int n_threads,
-                         double* products) {
+void products_of_roots(const double* F, std::int64_t n_rows, int rank, const double* sums,
+                       int n_threads, double* roots, double* products) {
     std::fill(products, products + static_cast<std::int64_t>(rank) * rank, 0.0);
+    const int n_used = usable_threads(n_threads, n_rows * rank * rank / 2);
     for_each_range(
-        rank, usable_threads(n_threads, n_rows * rank * rank / 2),
+        n_rows, n_used,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t i = begin; i < end; ++i)
+                for (int k = 0; k < rank; ++k)
+                    roots[i * rank + k] = std::sqrt(F[i * rank + k] / sums[k]);
+        },
+        16 * rows_per_task);
+    for_each_range(
+        rank, n_used,
         [&](std::int64_t begin, std::int64_t end, int) {
             for (std::int64_t i = 0; i < n_rows; ++i)
                 for (std::int64_t j = begin; j < end; ++j)
                     for (std::int64_t k = j; k < rank; ++k)
-                        products[j * rank + k] += F[i * rank + j] * F[i * rank + k];
+                        products[j * rank + k] += roots[i * rank + j] * roots[i * rank + k];
         },
         2);
     for (int j = 0; j < rank; ++j)

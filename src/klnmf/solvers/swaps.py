@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.passes import SampledNonzeros, products_of_columns
+from klnmf.data.passes import SampledNonzeros, products_of_roots
 from klnmf.data.sparse_data import InMemoryView, RowView
 from klnmf.data.tensor_data import restricted
 from klnmf.support.array_types import Array
@@ -184,10 +184,7 @@ def _cheapest_merge(
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
     is_known = (sampled * s.sum() >= 0.1 * s * sampled.sum()) & is_free
-    alike = [
-        products_of_columns(np.sqrt(F / np.maximum(F.sum(axis=0), tiny)), X.n_threads)
-        for F in (W, *X.split(H))
-    ]
+    alike = [products_of_roots(F, X.n_threads) for F in (W, *X.split(H))]
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]
     first, second = first[both_known], second[both_known]
