@@ -12,7 +12,7 @@ import numpy as np
 
 from klnmf.support.array_types import Array
 
-BUFFER = 1 << 25  # bytes: enough that starting a copy costs nothing
+BUFFER = 1 << 26  # bytes: enough that handing out the work costs little
 MOST_THREADS = 16
 
 # Writes the numbers of places [begin, end) to an array.
