@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ MOST_OF_CHUNK = 1 << 25
 # Bytes for each nonzero while X is transposed on the device: both copies and what the sort needs.
 BYTES_TO_TRANSPOSE = 56
 MOST_TO_TRANSPOSE = 2**31 - 1
+LEAST_AHEAD = 1 << 24  # nonzeros that are worth a thread of their own on their way to the device
 
 
 class DeviceColumns(RowView):
@@ -83,6 +85,9 @@ class DeviceData(CountData):
         self._rows: dict[int, DeviceRows] = {}
         self._lock = threading.RLock()
         self._plans: dict[int, int] = {}
+        self._on_its_way: Future[tuple[Any, Any]] | None = None
+        if isinstance(data, InMemoryData):
+            self._start_upload()
         self._most = -1  # nonzeros of a chunk; 0: all of X is on the device; -1: not decided
 
     def view(self, mode: int) -> RowView:
@@ -160,9 +165,31 @@ class DeviceData(CountData):
             view, view.indptr, most=self._most, totals=view.row_sums, n_threads=self._n_threads
         )
 
+    def _start_upload(self) -> None:
+        """Let X travel while the host does something else."""
+        import cupy as cp
+
+        device, view, room = cp.cuda.Device(), self.base.view(0), 3 * 8 * self.base.nnz
+        if self.base.nnz < LEAST_AHEAD or room > self._budget:
+            return
+
+        def upload() -> tuple[Any, Any]:
+            with device, cp.cuda.Stream.null:
+                return uploaded(view, self._n_threads)
+
+        one = ThreadPoolExecutor(1)
+        self._on_its_way = one.submit(upload)
+        one.shutdown(wait=False)
+
     @cached_property
     def _uploaded(self) -> tuple[Any, Any]:
-        return uploaded(self.base.view(0), self._n_threads)
+        import cupy as cp
+
+        if self._on_its_way is None:
+            return uploaded(self.base.view(0), self._n_threads)
+        raw, self._on_its_way = self._on_its_way.result(), None
+        cp.cuda.Stream.null.synchronize()  # what comes may be on another stream
+        return raw
 
     def _upload(self, mode: int) -> None:
         """Bring rows to the device, or columns, which it may make from the rows itself."""
@@ -187,6 +214,10 @@ class DeviceData(CountData):
 
     def close(self) -> None:
         """Let go of everything on the device."""
+        if self._on_its_way is not None:
+            self._on_its_way.exception()  # waits; nobody wants it any more
+            self._on_its_way = None
+        self.__dict__.pop("_uploaded", None)
         for rows in self._rows.values():
             rows.close()
         self._rows.clear()
