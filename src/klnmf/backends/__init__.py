@@ -7,6 +7,7 @@ from klnmf.backends.base import Backend, ClusterLostError, LazyInput, Needs
 from klnmf.data.matrix_checks import is_dask_array
 from klnmf.data.sparse_data import FitInput
 from klnmf.support.descriptions import described
+from klnmf.support.option_names import option
 
 __all__ = ["Backend", "ClusterLostError"]
 
@@ -29,7 +30,7 @@ def backend_class(name: str) -> type[Backend]:
     return found
 
 
-def backend_named(name: str, needs: Needs | None = None) -> type[Backend]:
+def backend_named(name: Any, needs: Needs | None = None) -> type[Backend]:
     """Return the class of a back-end that can be used here and has what a fit needs.
 
     "auto" is the first such one. What a back-end lacks is said in a ValueError.
@@ -39,11 +40,11 @@ def backend_named(name: str, needs: Needs | None = None) -> type[Backend]:
         usable = (each for each in map(backend_class, BACKENDS) if each.available() is None)
         fitting = (each for each in usable if needs is None or each.lacks(needs) is None)
         found = next(fitting, None) or backend_class("cpu")  # which says what it lacks
-    elif name in BACKENDS:
+    elif isinstance(name, str) and name in BACKENDS:
         found = backend_class(name)
         reason = found.available()
         if reason is not None:
-            raise ImportError(f"backend={name!r} is not available here: {reason}.")
+            raise ImportError(f"{option('backend', name)} is not available here: {reason}.")
     else:
         raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {described(name)}.")
     lacking = None if needs is None else found.lacks(needs)

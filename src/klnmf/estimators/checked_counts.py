@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from klnmf.backends import backend_named, lazy_kind
+from klnmf.backends import Backend, backend_named, lazy_kind
 from klnmf.backends.base import LazyInput
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
@@ -41,6 +41,7 @@ from klnmf.data.validation import (
     working_dtype,
 )
 from klnmf.solvers.base import Problem
+from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
@@ -310,10 +311,28 @@ class ConstrainedCounts:
         """X as a fit sees it, with the rank of the constraints."""
         return data_in_memory(self.X).constrained(self.constraints)
 
+    @cached_property
+    def _backends(self) -> dict[tuple[str, int | None], Backend]:
+        return {}
+
     def problem(self, n_components: int, n_threads: int | None, backend: str = "auto") -> Problem:
-        """Return the problem of a fit with this many components, in this process."""
-        data = self.data if not self.n_fixed else self.of_rank(n_components).data
-        return Problem(backend_named(backend).local(data, n_threads), self.penalties)
+        """Return the problem of a fit with this many components, in this process.
+
+        Problems of all ranks share their back-end, so that X is uploaded once, unless components
+        are fixed: constraints belong to one rank then.
+        """
+        if self.n_fixed:
+            data = self.of_rank(n_components).data
+            return Problem(backend_named(backend).local(data, n_threads), self.penalties)
+        key = (backend, n_threads)
+        if key not in self._backends:
+            self._backends[key] = backend_named(backend).local(self.data, n_threads)
+        return Problem(self._backends[key], self.penalties)
+
+    def check_backend(self, backend: str, n_components: int) -> None:
+        """Refuse a back-end that cannot fit so many components, before any work starts."""
+        known = (self.X.dtype, self.constraints)
+        backend_named(backend, SparseCoordinateDescent().needs(n_components, *known))
 
     def of_rank(self, n_components: int) -> ConstrainedCounts:
         """Return the same for a fit with this many components: fixed ones have other places."""

@@ -86,6 +86,10 @@ class CudaBackend(Backend):
         """See :class:`~klnmf.backends.base.Backend`."""
         return _why_not()
 
+    def with_threads(self, n_threads: int | None) -> CudaBackend:
+        """See :class:`~klnmf.backends.base.Backend`: X is on the device once."""
+        return self
+
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
         self._rows.clear()
