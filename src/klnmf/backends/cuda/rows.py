@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from klnmf.backends.cuda.cupy_input import CupyView
 from klnmf.data.row_constraints import Pattern, RowConstraints
-from klnmf.data.sparse_data import RowView
+from klnmf.data.sparse_data import Piece, RowView
 from klnmf.support.array_types import Array
 
 NULL = np.uint64(0)  # a pointer to nothing
@@ -124,14 +126,15 @@ class DeviceRows:
         self.values = cp.zeros(int(starts[-1]) + PADDING, dtype=np.float32)
         spread = cp.RawKernel(SPREAD, "spread_rows")
         least = np.ones(self.n_rows, dtype=np.float32)
-        for piece in view.pieces():
+        for piece in pieces_of(view):
             n_rows = len(piece.indptr) - 1
             source = (piece.indices, piece.values.astype(np.float32, copy=False))
             ends = (piece.indptr, starts[piece.rows])
-            arrays = (cp.asarray(np.ascontiguousarray(array)) for array in (*ends, *source))
+            arrays = (cp.ascontiguousarray(cp.asarray(array)) for array in (*ends, *source))
             arguments = (np.int32(n_rows), *arrays, self.columns, self.values)
             spread((max(1, -(-n_rows // 8)),), (256,), arguments)
-            least[piece.rows] = least_roots(piece.indptr, piece.values)
+            if len(piece.values) and piece.values.min() < 1:
+                least[piece.rows] = least_roots(piece.indptr, cp.asnumpy(piece.values))
         tasks = Tasks.of(lengths, PIECE).near_each_other(self.columns)
         self.task_rows, begin, end, slot, self.long_rows, self.first_slots = map(cp.asarray, tasks)
         self.n_tasks, self.n_long, self.n_pieces = (
@@ -187,6 +190,14 @@ class DeviceRows:
         if key not in self._parts:
             self._parts[key] = cp.zeros(max(1, self.n_pieces) * numbers, dtype=dtype)
         return self._parts[key]
+
+
+def pieces_of(view: RowView) -> Iterator[Piece]:
+    """Pieces of a view; their columns and values may be on the device already."""
+    if not isinstance(view, CupyView):
+        return view.pieces()
+    arrays = (view.indptr, view.columns, view.values)
+    return iter([Piece(slice(0, view.n_rows), *arrays, view.row_constraints)])
 
 
 def check_memory(needed: float, what: str) -> None:
