@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf.backends.base import Backend, Fixed, Improve, Multiply, RowTotals, Rule, Solve
+from klnmf.backends.cpu import RowResults
 from klnmf.backends.cuda import factors
 from klnmf.backends.cuda.factors import CudaFactor, add_columns
 from klnmf.backends.cuda.modules import MOST_COMPONENTS, RankClass
@@ -187,6 +188,11 @@ class CudaBackend(Backend):
             half_step = HalfStep(self._rows_of(fixed.mode), x, fixed)
             half_step.evaluate(with_sums=want_residual)
             return half_step.totals()
+
+    def results_by_row(self, mode: int) -> RowResults:
+        """Return what the last half-step or evaluation of a mode says of every row."""
+        rows = self._rows_of(mode)
+        return RowResults(rows.row_values.get(), rows.kkt.get(), rows.gaps.get())
 
 
 class HalfStep:
