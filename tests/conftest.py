@@ -29,6 +29,16 @@ settings.register_profile(
 settings.load_profile("klnmf")
 
 
+# Tests that run with ``--cuda`` too. There "auto" is "cuda" for data in float32, and the CPU for
+# other data and for what a GPU does not do.
+ALSO_ON_A_GPU = (
+    "test_promises",
+    "test_promises_descent",
+    "test_constraints_promises",
+    "test_estimator",
+)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--opaque",
@@ -39,21 +49,36 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need a GPU run with ``--cuda``, and then nothing else does; none is skipped."""
-    wanted = config.getoption("--cuda")
-    left_out = [item for item in items if (item.get_closest_marker("cuda") is not None) != wanted]
+    """With ``--cuda``, tests that need a GPU run, and those of promises; none is skipped."""
+    is_cuda = config.getoption("--cuda")
+
+    def is_wanted(item: pytest.Item) -> bool:
+        needs_gpu = item.get_closest_marker("cuda") is not None
+        return needs_gpu == is_cuda or (is_cuda and item.path.stem in ALSO_ON_A_GPU)
+
+    left_out = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 
 
 @pytest.fixture(autouse=True)
 def opaque_by_default(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``--opaque`` the back-end of tests/opaque_backend.py is the first of the table."""
+    """With ``--opaque`` or ``--cuda``, another back-end is the first of the table."""
     if request.config.getoption("--opaque"):
         from klnmf import backends
 
         line = {"opaque": ("opaque_backend", "OpaqueBackend")}
         monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
+    elif request.config.getoption("--cuda"):
+        from klnmf import backends
+        from klnmf.backends.cuda.backend import CudaBackend
+
+        reason = CudaBackend.available()
+        assert reason is None, f"--cuda needs a GPU: {reason}"
+        if request.node.get_closest_marker("cuda") is None:
+            line = {"cuda": backends.BACKENDS["cuda"]}
+            monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
+            monkeypatch.setattr(CudaBackend, "dtypes", ("float32",))
 
 
 # What a shell starts in the background ignores Ctrl-C, and tests that press it would wait for ever.

@@ -1,9 +1,9 @@
-"""Workers that have a GPU: which steps it does. Here the CPU stands in; test_cuda_dask.py has one."""
+"""Workers that have a GPU, for which the CPU stands in: what is done there."""
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ COUNTS = simulate_counts(300, 80, 3, counts_per_sample=60, random_state=0).X
 class PartOnCpu(PartOnDevice):
     """The same steps on the CPU, counted."""
 
-    steps: Counter[str] = Counter()
+    steps: ClassVar[Counter[str]] = Counter()
 
     def __init__(self, view: Any) -> None:
         self._piece = next(iter(view.pieces()))
@@ -33,9 +33,8 @@ class PartOnCpu(PartOnDevice):
 
     def update(self, x: Any, fixed: Any, rule: Any) -> Any:
         x, results = x.copy(), RowResults.empty(len(x))
-        update_piece(
-            self._piece, x, fixed.factors[0], fixed.slopes, fixed.l2 or 0, rule, 1, results
-        )
+        how = (fixed.slopes, fixed.l2 or 0.0, rule, 1, results)
+        update_piece(self._piece, x, fixed.factors[0], *how)
         self.steps[type(rule).__name__] += 1
         return x, results
 
