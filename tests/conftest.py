@@ -34,9 +34,15 @@ settings.load_profile("klnmf")
 ALSO_ON_A_GPU = (
     "test_promises",
     "test_promises_descent",
+    "test_constraints",
     "test_constraints_promises",
+    "test_consensus",
     "test_estimator",
+    "test_held_out",
+    "test_online",
 )
+# Other processes are not told that "auto" is a GPU.
+CPU_ONLY = ("test_parallel_fits_in_processes_equal_serial_ones",)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,13 +54,28 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cuda", action="store_true", help="run the tests that need a GPU, alone")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With ``--cuda`` the first back-end is a GPU, or there are no tests."""
+    if config.getoption("--cuda"):
+        from klnmf import backends
+        from klnmf.backends.cuda.backend import CudaBackend
+
+        reason = CudaBackend.available()
+        if reason is not None:
+            raise pytest.UsageError(f"--cuda: {reason}")
+        line = {"cuda or cpu": ("gpu_checks", "CudaOrCpu")}
+        backends.BACKENDS = line | backends.BACKENDS
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """With ``--cuda``, tests that need a GPU run, and those of promises; none is skipped."""
     is_cuda = config.getoption("--cuda")
 
     def is_wanted(item: pytest.Item) -> bool:
         needs_gpu = item.get_closest_marker("cuda") is not None
-        return needs_gpu == is_cuda or (is_cuda and item.path.stem in ALSO_ON_A_GPU)
+        if not is_cuda or needs_gpu:
+            return needs_gpu == is_cuda
+        return item.path.stem in ALSO_ON_A_GPU and getattr(item, "originalname", "") not in CPU_ONLY
 
     left_out = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if item not in left_out]
@@ -63,22 +84,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(autouse=True)
 def opaque_by_default(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``--opaque`` or ``--cuda``, another back-end is the first of the table."""
+    """With ``--opaque`` the back-end of tests/opaque_backend.py is the first of the table."""
     if request.config.getoption("--opaque"):
         from klnmf import backends
 
         line = {"opaque": ("opaque_backend", "OpaqueBackend")}
         monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
-    elif request.config.getoption("--cuda"):
-        from klnmf import backends
-        from klnmf.backends.cuda.backend import CudaBackend
-
-        reason = CudaBackend.available()
-        assert reason is None, f"--cuda needs a GPU: {reason}"
-        if request.node.get_closest_marker("cuda") is None:
-            line = {"cuda": backends.BACKENDS["cuda"]}
-            monkeypatch.setattr(backends, "BACKENDS", line | backends.BACKENDS)
-            monkeypatch.setattr(CudaBackend, "dtypes", ("float32",))
 
 
 # What a shell starts in the background ignores Ctrl-C, and tests that press it would wait for ever.

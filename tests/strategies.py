@@ -186,7 +186,7 @@ def every_long_run(test: Any) -> Any:
 
 def default_backend(dtype: Any) -> str:
     """The back-end of tests that do not name one: "cpu" or, for float32 under --cuda, "cuda"."""
-    is_cuda = next(iter(backends.BACKENDS)) == "cuda" and np.dtype(dtype) == np.float32
+    is_cuda = "cuda or cpu" in backends.BACKENDS and np.dtype(dtype) == np.float32
     return "cuda" if is_cuda else "cpu"
 
 

@@ -117,7 +117,8 @@ def test_a_model_loaded_as_a_memory_map_starts_from_its_components(
     _, model = fit_quietly(X, n_components=3, **settings)
     joblib.dump(model, tmp_path / "model")
     loaded = joblib.load(tmp_path / "model", mmap_mode="r")
-    assert not loaded._saved_state[1].factors[0].flags.writeable
+    W = loaded._saved_state[1].factors[0]
+    assert not isinstance(W, np.ndarray) or not W.flags.writeable  # one on a GPU is no map
     fit_quietly(X, model=loaded)
     assert loaded.divergence_ < model.divergence_
 
