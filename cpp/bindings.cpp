@@ -489,6 +489,16 @@ void bind_component_passes(nb::module_& m) {
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "v"_a.noconvert(), "y"_a.noconvert(),
         "u"_a.noconvert(), "h"_a.noconvert(), "mode"_a, "n_threads"_a, "sums"_a.noconvert(),
         Unlocked(), "Sums of the ratios that multiplicative updates of u h need; sums is out.");
+    m.def(
+        "products_of_columns",
+        [](In2<double> F, int n_threads, Out2<double> products) {
+            require(products.shape(0) == F.shape(1) && products.shape(1) == F.shape(1),
+                    "products must have a row and a column for each column");
+            klnmf::products_of_columns(F.data(), static_cast<std::int64_t>(F.shape(0)),
+                                       static_cast<int>(F.shape(1)), n_threads, products.data());
+        },
+        "F"_a.noconvert(), "n_threads"_a, "products"_a.noconvert(), Unlocked(),
+        "F^T F, each sum over the rows in order; products is out.");
 }
 
 } // namespace

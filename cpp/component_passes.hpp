@@ -33,4 +33,8 @@ void change_of_logarithms(const SampledNonzeros& x, const double* w, const doubl
 void ratio_sums(const SampledNonzeros& x, const double* u, const double* h, std::int64_t n_columns,
                 int n_components, int mode, int n_threads, double* sums);
 
+// products = F^T F for F of n_rows x rank, each sum over the rows in order.
+void products_of_columns(const double* F, std::int64_t n_rows, int rank, int n_threads,
+                         double* products);
+
 } // namespace klnmf

@@ -210,6 +210,7 @@ class Backend(ABC):
     most_components: ClassVar[int | None] = None
     keeps_factors: ClassVar[bool] = True  # whether a later fit can go on from those of this one
     checkpoints_of: ClassVar[str | None] = None  # another one, with which it shares checkpoints
+    values_cost_a_pass: ClassVar[bool] = False  # those of Improve, of their own over the data
     data: CountData
     n_threads: int | None = None  # in this process, if it says
     narrow_dtype: Any = None  # a smaller type than the data's that factors may have too

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.passes import columns_rise
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described, listed
 
@@ -25,7 +26,7 @@ _PARTS = {
 }
 
 
-def checked_matrix(X: Any, name: str = "X") -> Any:
+def checked_matrix(X: Any, name: str = "X", n_threads: int = 1) -> Any:
     """Return a sparse matrix of any format as a CSR array, and anything else unchanged.
 
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
@@ -50,7 +51,7 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     if X.format not in _PARTS:
         X = _as_entries(X, name)
     parts = {part: getattr(X, part) for part in _PARTS[X.format]}
-    return csr_from_parts(X.format, parts, X.shape, name)
+    return csr_from_parts(X.format, parts, X.shape, name, n_threads)
 
 
 def _as_entries(X: Any, name: str) -> sp.coo_array:
@@ -70,12 +71,13 @@ def _as_entries(X: Any, name: str) -> sp.coo_array:
 
 
 def csr_from_parts(
-    format: str, parts: Mapping[str, Any], shape: Any, name: str = "X"
+    format: str, parts: Mapping[str, Any], shape: Any, name: str = "X", n_threads: int = 1
 ) -> sp.csr_array:
     """Return a CSR array of parts, named as SciPy's attributes, which may come from a file."""
     sizes = _checked_shape(shape, name)
     try:
-        return _checked_csr(format, [np.asarray(parts[part]) for part in _PARTS[format]], sizes)
+        arrays = [np.asarray(parts[part]) for part in _PARTS[format]]
+        return _checked_csr(format, arrays, sizes, n_threads)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         problem = f"{name} is not a valid {format.upper()} matrix: {error}"
@@ -86,7 +88,7 @@ def csr_from_parts(
         ) from error
 
 
-def _checked_csr(format: str, arrays: list[Array], shape: Shape) -> sp.csr_array:
+def _checked_csr(format: str, arrays: list[Array], shape: Shape, n_threads: int) -> sp.csr_array:
     values, *places = arrays
     if values.dtype.kind not in "biufc":
         raise TypeError(f"it must hold numbers, got dtype {values.dtype}.")
@@ -99,8 +101,18 @@ def _checked_csr(format: str, arrays: list[Array], shape: Shape) -> sp.csr_array
     check_indptr(places[1], shape[0 if format == "csr" else 1])
     build = {"csr": sp.csr_array, "csc": sp.csc_array}[format]
     matrix = build((native_numbers(values), *places), shape=shape)
-    matrix.check_format(full_check=True)
+    matrix.check_format(full_check=format != "csr" or not _ends_are_right(matrix, n_threads))
     return sp.csr_array(matrix.tocsr())
+
+
+def _ends_are_right(X: sp.csr_array, n_threads: int) -> bool:
+    """Whether each row rises from a column of X to a column of X; its ends rise, and are there."""
+    if X.indptr[-1] > len(X.indices) or not columns_rise(X, n_threads):
+        return False
+    begins, ends = X.indptr[:-1], X.indptr[1:]
+    is_filled = begins < ends
+    first, last = X.indices[begins[is_filled]], X.indices[ends[is_filled] - 1]
+    return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])
 
 
 def check_indptr(indptr: Array, n_rows: int) -> None:

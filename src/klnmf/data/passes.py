@@ -157,6 +157,16 @@ class SampledNonzeros:
         return sums
 
 
+def products_of_columns(F: Array, n_threads: int = 1) -> Array:
+    """Return Fᵀ F in float64, each sum over the rows in order.
+
+    Without BLAS: with threads its order of summation varies, and its locks do not survive a fork.
+    """
+    products = np.empty((F.shape[1], F.shape[1]))
+    _core.products_of_columns(np.ascontiguousarray(F), n_threads, products)
+    return products
+
+
 def _floats(values: Array) -> Array:
     """Return values as the core takes them."""
     is_float = values.dtype in (np.float32, np.float64)

@@ -86,7 +86,7 @@ class Problem:
     def _row_constraints(self) -> list[RowConstraints]:
         data = self.backend.data
         modes = range(len(data.shape))
-        return [data.view(mode).row_constraints or RowConstraints() for mode in modes]
+        return [data.row_constraints(mode) or RowConstraints() for mode in modes]
 
     def is_frozen(self, mode: int, n_components: int) -> Array:
         """By component, whether a half-step of this mode leaves it as it is."""

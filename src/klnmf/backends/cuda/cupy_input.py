@@ -100,6 +100,10 @@ class CupyData(CountData):
         """See :class:`CountData`."""
         return self._by_columns if mode else self._by_rows
 
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """See :class:`CountData`; X is not transposed for it."""
+        return self._of_columns if mode else self._by_rows.row_constraints
+
     @cached_property
     def divergence_constant(self) -> float:
         """See :class:`CountData`."""
