@@ -63,7 +63,7 @@ def pytest_configure(config: pytest.Config) -> None:
         reason = CudaBackend.available()
         if reason is not None:
             raise pytest.UsageError(f"--cuda: {reason}")
-        line = {"cuda or cpu": ("gpu_checks", "CudaOrCpu")}
+        line = {"cuda or cpu": ("cuda_or_cpu", "CudaOrCpu")}
         backends.BACKENDS = line | backends.BACKENDS
 
 

@@ -15,17 +15,6 @@ from strategies import Case
 Array = np.ndarray
 
 
-class CudaOrCpu(CudaBackend):
-    """What "auto" is in tests with ``--cuda``: the GPU for data in float32, the CPU for others."""
-
-    dtypes = ("float32",)
-
-    def __new__(cls, data: Any, n_threads: int | None = None) -> Any:
-        if data.dtype == np.float32:
-            return super().__new__(cls)
-        return CpuBackend(data, n_threads)
-
-
 def on_both(
     data: InMemoryData, case: Case, mode: int, rule: Rule | None, **penalties: Any
 ) -> list[tuple[RowTotals, Array, RowTotals]]:
