@@ -162,7 +162,7 @@ def test_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     options = ["--runs", "2", "--null-runs", "0", "--backend", "cuda", "-q"]
     assert main(["consensus", data, "-r", "2", "-o", result, *options]) == 0
     assert main(["info"]) == 0
-    assert "yes: CUDA" in capsys.readouterr().out
+    assert "yes: CUDA on one NVIDIA GPU, in float32 (NVIDIA" in capsys.readouterr().out
 
 
 def test_what_is_refused_says_so() -> None:

@@ -224,6 +224,11 @@ class Backend(ABC):
         return None
 
     @classmethod
+    def found_here(cls) -> str:
+        """Return what it runs on, for `klnmf info`; it is available."""
+        return cls.summary
+
+    @classmethod
     def lacks(cls, needs: Needs) -> str | None:
         """Return None, or what a fit needs and this back-end does not have, as a sentence."""
         where, solver = option("backend", cls.name), option("solver", needs.solver)

@@ -78,6 +78,16 @@ class CudaBackend(Backend):
         """See :class:`~klnmf.backends.base.Backend`."""
         return _why_not()
 
+    @classmethod
+    def found_here(cls) -> str:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        import cupy as cp
+
+        facts = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        version = f"compute capability {facts['major']}.{facts['minor']}"
+        slower = "" if facts["major"] >= 8 else ", slower without tensor units for bfloat16"
+        return f"{cls.summary} ({facts['name'].decode()}, {version}{slower})"
+
     def with_threads(self, n_threads: int | None) -> CudaBackend:
         """See :class:`~klnmf.backends.base.Backend`: X is on the device once."""
         return self
