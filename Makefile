@@ -100,7 +100,7 @@ test-slow: install  ## slow tests (with a quick fuzzing), then the sanitizer run
 test-cuda: install  ## tests of backend="cuda", on an NVIDIA GPU
 	@echo "==> tests on a GPU"
 	@$(BIN)/python -c 'import cupy' || $(PIP) install --quiet '.[cuda]' --no-build-isolation
-	@$(BIN)/python -m pytest -q --cuda
+	@$(BIN)/python -m pytest -q --cuda -m "not slow"
 
 # compute-sanitizer comes with the CUDA toolkit. It is not asked about the kernels of CuPy.
 sanitize-cuda: install  ## memory errors and races of the CUDA kernels, on small problems on a GPU

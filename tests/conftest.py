@@ -34,12 +34,8 @@ settings.load_profile("klnmf")
 ALSO_ON_A_GPU = (
     "test_promises",
     "test_promises_descent",
-    "test_constraints",
     "test_constraints_promises",
-    "test_consensus",
     "test_estimator",
-    "test_held_out",
-    "test_online",
 )
 # Other processes are not told that "auto" is a GPU.
 CPU_ONLY = ("test_parallel_fits_in_processes_equal_serial_ones",)
