@@ -30,7 +30,8 @@ def checked_matrix(X: Any, name: str = "X", n_threads: int = 1) -> Any:
     """Return a sparse matrix of any format as a CSR array, and anything else unchanged.
 
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
-    copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`.
+    copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`. What
+    is on a GPU is copied from there.
 
     A ValueError says which parts of a sparse matrix do not fit together; a TypeError, that X does
     not hold numbers or is another object: a path, a CountTable, an AnnData. Messages use ``name``.
@@ -43,6 +44,7 @@ def checked_matrix(X: Any, name: str = "X", n_threads: int = 1) -> Any:
     Traceback (most recent call last):
     ValueError: X is not a valid CSC matrix: ... must be < 2.
     """
+    X = on_host(X)
     _refuse_other_objects(X, name)
     if not sp.issparse(X):
         return X
@@ -151,11 +153,6 @@ def _refuse_other_objects(X: Any, name: str) -> None:
         )
     if _is_a(X, "klnmf.readers.table", "CountTable"):
         raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
-    if _is_a(X, "cupy", "ndarray") or _is_a(X, "cupyx.scipy.sparse", "spmatrix"):
-        raise TypeError(
-            f"{name} is in the memory of a GPU, where klnmf cannot take it yet. Pass {name}.get(), "
-            'and backend="cuda" to fit it on the GPU.'
-        )
     if _is_a(X, "anndata", "AnnData"):
         raise TypeError(
             f"{name} is an AnnData object. Use klnmf.tl.nmf(adata, ...) to fit it and "
@@ -184,6 +181,16 @@ def _checked_shape(shape: Any, name: str) -> Shape:
 def is_dask_array(X: Any) -> bool:
     """Whether X is a Dask array; Dask itself is not imported."""
     return _is_a(X, "dask.array", "Array")
+
+
+def is_on_device(X: Any) -> bool:
+    """Whether X is an array or a matrix of CuPy's; CuPy itself is not imported."""
+    return _is_a(X, "cupy", "ndarray") or _is_a(X, "cupyx.scipy.sparse", "spmatrix")
+
+
+def on_host(X: Any) -> Any:
+    """Return X, copied to the memory of this machine if it is on a GPU."""
+    return X.get() if is_on_device(X) else X
 
 
 # ---- values -------------------------------------------------------------------------------------

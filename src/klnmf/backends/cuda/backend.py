@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf.backends.base import Backend, Fixed, Improve, Multiply, RowTotals, Rule, Solve
-from klnmf.backends.cpu import effective_threads
+from klnmf.backends.cpu import RowResults, effective_threads
 from klnmf.backends.cuda import factors
 from klnmf.backends.cuda.device_data import DeviceData
 from klnmf.backends.cuda.factors import CudaFactor, add_columns
@@ -77,6 +77,20 @@ class CudaBackend(Backend):
     def available(cls) -> str | None:
         """See :class:`~klnmf.backends.base.Backend`."""
         return _why_not()
+
+    @classmethod
+    def found_here(cls) -> str:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        import cupy as cp
+
+        facts = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        version = f"compute capability {facts['major']}.{facts['minor']}"
+        slower = "" if facts["major"] >= 8 else ", slower without tensor units for bfloat16"
+        return f"{cls.summary} ({facts['name'].decode()}, {version}{slower})"
+
+    def with_threads(self, n_threads: int | None) -> CudaBackend:
+        """See :class:`~klnmf.backends.base.Backend`: X is on the device once."""
+        return self
 
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -166,6 +180,11 @@ class CudaBackend(Backend):
             half_step = HalfStep(self.data.rows(fixed.mode), x, fixed)
             half_step.evaluate(with_sums=want_residual)
             return half_step.totals()
+
+    def results_by_row(self, mode: int) -> RowResults:
+        """Return what the last half-step or evaluation of a mode says of every row."""
+        rows = self.data.rows(mode)
+        return RowResults(rows.row_values.get(), rows.kkt.get(), rows.gaps.get())
 
 
 class HalfStep:

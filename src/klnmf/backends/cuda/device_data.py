@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from klnmf.backends.cuda.cupy_input import CupyView
 from klnmf.backends.cuda.modules import RankClass
 from klnmf.backends.cuda.rows import ALIGNED, PIECE, DeviceRows
 from klnmf.backends.cuda.streaming import BYTES_OF_NONZERO
@@ -224,8 +225,11 @@ class DeviceData(CountData):
 
 
 def uploaded(view: RowView, n_threads: int) -> tuple[Any, Any]:
-    """Columns and values of a view on the device."""
+    """Columns and values of a view on the device, where they may be already."""
     import cupy as cp
+
+    if isinstance(view, CupyView):
+        return view.columns, view.values
 
     columns, values = cp.empty(view.nnz, dtype=np.int32), cp.empty(view.nnz, dtype=np.float32)
     at = 0
