@@ -21,12 +21,12 @@ INSTALL := $(PIP) install --quiet --no-build-isolation \
     --config-settings=cmake.define.KLNMF_WERROR=$(WERROR)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo install test test-slow test-cuda lint types layers pytest fuzz test-clang \
-    test-processors test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
+.PHONY: help venv demo install test test-slow test-cuda sanitize-cuda lint types layers pytest fuzz \
+    test-clang test-processors test-aarch64 sanitize sdist wheel check-sdist docs check-version recipe format clean
 .DELETE_ON_ERROR:
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # ---- environment ------------------------------------------------------------------------------------
 
@@ -100,7 +100,12 @@ test-slow: install  ## slow tests (with a quick fuzzing), then the sanitizer run
 test-cuda: install  ## tests of backend="cuda", on an NVIDIA GPU
 	@echo "==> tests on a GPU"
 	@$(BIN)/python -c 'import cupy' || $(PIP) install --quiet '.[cuda]' --no-build-isolation
-	@$(BIN)/python -m pytest -q --cuda tests/test_cuda_kernels.py tests/test_cuda_fits.py
+	@$(BIN)/python -m pytest -q --cuda -m "not slow"
+
+# compute-sanitizer comes with the CUDA toolkit. It is not asked about the kernels of CuPy.
+sanitize-cuda: install  ## memory errors and races of the CUDA kernels, on small problems on a GPU
+	@for tool in memcheck racecheck; do echo "==> $$tool"; \
+	    compute-sanitizer --tool $$tool --kernel-name-exclude kns=cupy_ --error-exitcode 1 $(BIN)/python tools/small_cuda_fits.py || exit 1; done
 
 # ---- fuzzing ----------------------------------------------------------------------------------------
 

@@ -493,6 +493,22 @@ void bind_component_passes(nb::module_& m) {
         "indptr"_a.noconvert(), "indices"_a.noconvert(), "v"_a.noconvert(), "y"_a.noconvert(),
         "u"_a.noconvert(), "h"_a.noconvert(), "mode"_a, "n_threads"_a, "sums"_a.noconvert(),
         Unlocked(), "Sums of the ratios that multiplicative updates of u h need; sums is out.");
+    m.def(
+        "products_of_roots",
+        [](In2<double> F, In1<double> sums, int n_threads, Out2<double> roots,
+           Out2<double> products) {
+            require(sums.size() == F.shape(1) && roots.shape(0) == F.shape(0) &&
+                        roots.shape(1) == F.shape(1),
+                    "sums must have an entry for each column, and roots the shape of F");
+            require(products.shape(0) == F.shape(1) && products.shape(1) == F.shape(1),
+                    "products must have a row and a column for each column");
+            klnmf::products_of_roots(F.data(), static_cast<std::int64_t>(F.shape(0)),
+                                     static_cast<int>(F.shape(1)), sums.data(), n_threads,
+                                     roots.data(), products.data());
+        },
+        "F"_a.noconvert(), "sums"_a.noconvert(), "n_threads"_a, "roots"_a.noconvert(),
+        "products"_a.noconvert(), Unlocked(),
+        "Products of the columns of sqrt(F / sums); roots and products are out.");
 }
 
 void bind_instruction_sets(nb::module_& m) {

@@ -54,8 +54,8 @@ void products_of_rows(const SampledNonzeros& x, const double* W, const double* H
 
 template <int Others>
 void ratios_of_component(const SampledNonzeros& x, const double* u, const double* h, int mode,
-                         double* sums) {
-    for (std::int64_t row = 0; row < x.n_rows; ++row) {
+                         std::int64_t begin, std::int64_t end, double* sums) {
+    for (std::int64_t row = begin; row < end; ++row) {
         double of_row = 0;
         for (std::int64_t i = x.indptr[row]; i < x.indptr[row + 1]; ++i) {
             const double ratio = x.v[i] / (x.y[i] + profile_at<Others>(x, h, i, -1, u[row]));
@@ -106,20 +106,60 @@ void change_of_logarithms(const SampledNonzeros& x, const double* w, const doubl
 void ratio_sums(const SampledNonzeros& x, const double* u, const double* h, std::int64_t n_columns,
                 int n_components, int mode, int n_threads, double* sums) {
     const std::int64_t n_sums = mode < 0 ? x.n_rows : n_columns;
+    const int n_used = usable_threads(n_threads, n_components * x.nnz * work_of_nonzero);
+    const auto of_rows = [&](std::int64_t t, std::int64_t begin, std::int64_t end) {
+        const double *own_u = u + t * x.n_rows, *own_h = h + t * n_columns;
+        if (x.n_others == 1)
+            ratios_of_component<1>(x, own_u, own_h, mode, begin, end, sums + t * n_sums);
+        else
+            ratios_of_component<2>(x, own_u, own_h, mode, begin, end, sums + t * n_sums);
+    };
+    if (mode < 0) {
+        for_each_range(
+            x.n_rows, n_used,
+            [&](std::int64_t begin, std::int64_t end, int) {
+                for (std::int64_t t = 0; t < n_components; ++t)
+                    of_rows(t, begin, end);
+            },
+            rows_per_task);
+        return;
+    }
     // The columns of a mode are summed over the rows in order: components are shared out, not rows.
     for_each_range(
-        n_components, usable_threads(n_threads, n_components * x.nnz * work_of_nonzero),
+        n_components, n_used,
         [&](std::int64_t begin, std::int64_t end, int) {
             for (std::int64_t t = begin; t < end; ++t) {
-                double* own = sums + t * n_sums;
-                std::fill(own, own + n_sums, 0.0);
-                if (x.n_others == 1)
-                    ratios_of_component<1>(x, u + t * x.n_rows, h + t * n_columns, mode, own);
-                else
-                    ratios_of_component<2>(x, u + t * x.n_rows, h + t * n_columns, mode, own);
+                std::fill(sums + t * n_sums, sums + (t + 1) * n_sums, 0.0);
+                of_rows(t, 0, x.n_rows);
             }
         },
         1);
+}
+
+void products_of_roots(const double* F, std::int64_t n_rows, int rank, const double* sums,
+                       int n_threads, double* roots, double* products) {
+    std::fill(products, products + static_cast<std::int64_t>(rank) * rank, 0.0);
+    const int n_used = usable_threads(n_threads, n_rows * rank * rank / 2);
+    for_each_range(
+        n_rows, n_used,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t i = begin; i < end; ++i)
+                for (int k = 0; k < rank; ++k)
+                    roots[i * rank + k] = std::sqrt(F[i * rank + k] / sums[k]);
+        },
+        16 * rows_per_task);
+    for_each_range(
+        rank, n_used,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t i = 0; i < n_rows; ++i)
+                for (std::int64_t j = begin; j < end; ++j)
+                    for (std::int64_t k = j; k < rank; ++k)
+                        products[j * rank + k] += roots[i * rank + j] * roots[i * rank + k];
+        },
+        2);
+    for (int j = 0; j < rank; ++j)
+        for (int k = 0; k < j; ++k)
+            products[j * rank + k] = products[k * rank + j];
 }
 
 } // namespace klnmf

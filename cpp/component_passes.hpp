@@ -33,4 +33,9 @@ void change_of_logarithms(const SampledNonzeros& x, const double* w, const doubl
 void ratio_sums(const SampledNonzeros& x, const double* u, const double* h, std::int64_t n_columns,
                 int n_components, int mode, int n_threads, double* sums);
 
+// products_jk = sum_i sqrt(F_ij / sums_j) sqrt(F_ik / sums_k) for F of n_rows x rank, over the rows
+// in order; roots, of the size of F, is for the factors.
+void products_of_roots(const double* F, std::int64_t n_rows, int rank, const double* sums,
+                       int n_threads, double* roots, double* products);
+
 } // namespace klnmf

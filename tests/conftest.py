@@ -29,6 +29,18 @@ settings.register_profile(
 settings.load_profile("klnmf")
 
 
+# Tests that run with ``--cuda`` too. There "auto" is "cuda" for data in float32, and the CPU for
+# other data and for what a GPU does not do.
+ALSO_ON_A_GPU = (
+    "test_promises",
+    "test_promises_descent",
+    "test_constraints_promises",
+    "test_estimator",
+)
+# Other processes are not told that "auto" is a GPU.
+CPU_ONLY = ("test_parallel_fits_in_processes_equal_serial_ones",)
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--opaque",
@@ -38,10 +50,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--cuda", action="store_true", help="run the tests that need a GPU, alone")
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """With ``--cuda`` the first back-end is a GPU, or there are no tests."""
+    if config.getoption("--cuda"):
+        from klnmf import backends
+        from klnmf.backends.cuda.backend import CudaBackend
+
+        reason = CudaBackend.available()
+        if reason is not None:
+            raise pytest.UsageError(f"--cuda: {reason}")
+        line = {"cuda or cpu": ("cuda_or_cpu", "CudaOrCpu")}
+        backends.BACKENDS = line | backends.BACKENDS
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Tests that need a GPU run with ``--cuda``, and then nothing else does; none is skipped."""
-    wanted = config.getoption("--cuda")
-    left_out = [item for item in items if (item.get_closest_marker("cuda") is not None) != wanted]
+    """With ``--cuda``, tests that need a GPU run, and those of promises; none is skipped."""
+    is_cuda = config.getoption("--cuda")
+
+    def is_wanted(item: pytest.Item) -> bool:
+        needs_gpu = item.get_closest_marker("cuda") is not None
+        if not is_cuda or needs_gpu:
+            return needs_gpu == is_cuda
+        return item.path.stem in ALSO_ON_A_GPU and getattr(item, "originalname", "") not in CPU_ONLY
+
+    left_out = [item for item in items if not is_wanted(item)]
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=left_out)
 

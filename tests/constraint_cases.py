@@ -23,7 +23,7 @@ from klnmf.simulate import simulate_counts
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.initialization import cover_cells, cover_columns
 from klnmf.solvers.loop import Run
-from strategies import Case, cases, make_model
+from strategies import Case, cases, default_backend, make_model
 
 Array = np.ndarray
 
@@ -124,8 +124,9 @@ def start_run(
         check_explained(known, data)
     except ValueError:  # weights of 0 alone, zeros over what is fixed, a count without a component
         return None
-    problem = Problem(make_backend("cpu", data, n_threads), weights)
+    made = make_backend(default_backend(data.dtype), data, n_threads)
+    problem = Problem(made, weights)
     W, H = known.in_fit(0, case.W.copy()), known.in_fit(1, case.H.copy())
     cover_columns(H, data.view(1))
     cover_cells(known, [None, known.imposed_on(1, H)], data)
-    return Run.started(problem, solver, State([W, H], seed=0))
+    return Run.started(problem, solver, State(problem.upload([W, H]), seed=0))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from sklearn.exceptions import ConvergenceWarning
 
-from klnmf import KLNMF, RunOptions
+from klnmf import KLNMF, RunOptions, backends
 from klnmf.backends import make_backend
 from klnmf.backends.base import Multiply
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
@@ -164,6 +164,12 @@ NEVER_RISES = {
 ROUNDING = {"float64": 1e-12, "float32": 1e-8}
 
 
+def rounding_of(problem: Problem) -> float:
+    """How much of the data and of the objective a step may lose to rounding."""
+    # A GPU sums gradients in float32.
+    return 1e-7 if problem.backend.name == "cuda" else ROUNDING[problem.backend.data.dtype.name]
+
+
 def every_long_run(test: Any) -> Any:
     """Parametrise a test by the solvers that never raise the objective, type and penalties."""
     for mark in (
@@ -178,14 +184,22 @@ def every_long_run(test: Any) -> Any:
 # ---- fits ---------------------------------------------------------------------------------------
 
 
+def default_backend(dtype: Any) -> str:
+    """The back-end of tests that do not name one: "cpu" or, for float32 under --cuda, "cuda"."""
+    is_cuda = "cuda or cpu" in backends.BACKENDS and np.dtype(dtype) == np.float32
+    return "cuda" if is_cuda else "cpu"
+
+
 def make_problem(
     X: sp.csr_array,
     penalties: Penalties = NO_PENALTIES,
     *,
-    backend: str = "cpu",
+    backend: str | None = None,
     n_threads: int = 1,
 ) -> Problem:
-    return Problem(make_backend(backend, InMemoryData(check_counts(X)), n_threads), penalties)
+    data = InMemoryData(check_counts(X))
+    made = make_backend(backend or default_backend(data.dtype), data, n_threads)
+    return Problem(made, penalties)
 
 
 def objective_of(X: Any, factors: Any, penalties: Penalties = NO_PENALTIES) -> float:
@@ -204,12 +218,12 @@ def start_run(
 ) -> Run:
     """A fit that is about to start from the pair of the case, as the estimator would prepare it."""
     problem = make_problem(case.X, penalties, n_threads=n_threads)
-    W, H = problem.upload([case.W, case.H])
+    H = np.array(case.H, dtype=problem.backend.data.dtype)
     cover_columns(H, problem.backend.data.view(1))
     return Run.started(
         problem,
         SOLVERS[solver]() if isinstance(solver, str) else solver,
-        State([W, H], seed, was_drawn=was_drawn),
+        State(problem.upload([case.W, H]), seed, was_drawn=was_drawn),
     )
 
 

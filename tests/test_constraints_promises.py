@@ -17,13 +17,13 @@ from klnmf.solvers import SOLVERS, MultiplicativeUpdates, SparseCoordinateDescen
 from klnmf.solvers.loop import Run
 from strategies import (
     PENALTY_SETS,
-    ROUNDING,
     Case,
     efforts,
     every_long_run,
     for_all,
     penalties,
     random_case,
+    rounding_of,
     same_bits,
     srcd,
 )
@@ -40,7 +40,7 @@ NEVER_RISES = {
 def objective(run: Run) -> float:
     """Penalised objective of the pair in the units of the fit, dense, in double precision."""
     known, weights = run.problem.constraints, run.problem.penalties
-    W, H = (factor.astype(np.float64) for factor in run.state.factors)
+    W, H = (f.astype(np.float64) for f in run.problem.download(run.state.factors))
     X = run.problem.backend.data.view(0).as_csr().toarray().astype(np.float64)
     rates = W @ H.T
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -69,10 +69,10 @@ def check_never_rises(
     run = start_run(case, given, weights, solver)
     if run is None:
         return
-    state, rounding = run.state, ROUNDING[case.X.dtype.name]
+    state, rounding = run.state, rounding_of(run.problem)
     total = run.problem.backend.data.total
     frozen = [run.problem.constraints.is_frozen(mode) for mode in (0, 1)]
-    first = [factor.copy() for factor in state.factors]
+    first = [factor.copy() for factor in run.problem.download(state.factors)]
     before = objective(run)
     for iteration in range(n_iterations):
         run.solver.iterate(run.problem, state)
@@ -84,7 +84,8 @@ def check_never_rises(
         if not math.isnan(state.objective):
             assert state.objective == pytest.approx(found, abs=1e-12 * (total + abs(found)))
         before = found
-    for factor, at_first, held in zip(state.factors, first, frozen, strict=True):
+    last = run.problem.download(state.factors)
+    for factor, at_first, held in zip(last, first, frozen, strict=True):
         assert same_bits(factor[:, held].copy(), at_first[:, held].copy())
 
 
@@ -123,7 +124,8 @@ def test_threads_change_no_bit(solver: str, dtype: type, weights: Penalties) -> 
         for _ in range(4):
             run.solver.iterate(run.problem, run.state)
             run.state.iteration += 1
-        results.append((*run.state.factors, np.array([run.state.objective, *run.state.met])))
+        factors = run.problem.download(run.state.factors)
+        results.append((*factors, np.array([run.state.objective, *run.state.met])))
     for arrays in zip(*results, strict=True):
         assert same_bits(*arrays)
 

@@ -238,6 +238,7 @@ def test_own_cluster_is_made_and_closed(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr("distributed.default_client", no_client)
 
     def make(**parameters: Any) -> LocalCluster:
+        assert parameters.pop("env") == {"CUDA_VISIBLE_DEVICES": ""}  # of processes
         made.append(LocalCluster(**{**parameters, "processes": False}))
         assert parameters["n_workers"] == 2
         assert parameters["threads_per_worker"] == 1

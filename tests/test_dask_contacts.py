@@ -307,6 +307,7 @@ def test_own_workers_that_die_as_they_start(monkeypatch: pytest.MonkeyPatch, exp
         n_failures -= 1
         if n_failures >= 0:
             raise RuntimeError("Nanny failed to start.")
+        del parameters["env"]  # of processes
         return LocalCluster(**{**parameters, "processes": False})
 
     def no_client() -> Any:

@@ -11,6 +11,7 @@ from klnmf.data.canonical import canonical
 from klnmf.data.passes import (
     constant_of,
     is_exact_in_float32,
+    products_of_roots,
     rows_of_mode,
     sorted_by_mode,
     value_summary,
@@ -213,3 +214,21 @@ def test_the_core_refuses_modes_and_sizes_that_are_not_there() -> None:
         _core.sort_by_mode(coords, values[:2].copy(), 0, modes, modes, 1, *out)
     with pytest.raises(ValueError, match="a row for each of the modes"):
         _core.sort_by_mode(coords, values, 0, modes[:1].copy(), modes, 1, *out)
+
+
+def test_products_of_roots() -> None:
+    """Many rows, so that threads are worth it; in the order of the rows, as einsum has it."""
+    F = np.random.default_rng(0).random((20_000, 20))
+    F[:, 3] = 0.0
+    roots = np.sqrt(F / np.maximum(F.sum(axis=0), np.finfo(float).tiny))
+    expected = np.einsum("ij,ik->jk", roots, roots)
+    np.testing.assert_allclose(products_of_roots(F), expected, rtol=1e-12)
+    assert same_bits(*(products_of_roots(F, n_threads) for n_threads in THREADS))
+
+
+def test_zeros_are_found_beside_values_that_are_not_finite() -> None:
+    X = sp.csr_array(np.ones((1, 3)))
+    X.data[:] = np.nan, 1.0, 0.0
+    assert canonical(X).nnz == 2
+    X.data[:] = 2.0, 1.0, -1.0
+    assert canonical(X) is X

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from klnmf.backends.cpu import CpuBackend
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers import SparseCoordinateDescent
@@ -60,6 +61,27 @@ def test_before_the_first_failure_both_half_steps_are_judged_together(
     one_by_one, _ = objectives(careful, 8)
     assert len(counted) == 2 + 16
     assert one_by_one == together
+
+
+def test_where_values_cost_a_pass_there_is_one_in_an_iteration(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two after a failure: one that is not kept, and one of half-steps without extrapolation."""
+    monkeypatch.setattr(CpuBackend, "values_cost_a_pass", True)
+    counted: list[int] = []
+    original = CpuBackend.update_rows
+
+    def counting(self: CpuBackend, x: Any, fixed: Any, rule: Any) -> Any:
+        counted.append(int(rule.gives_value))
+        return original(self, x, fixed, rule)
+
+    monkeypatch.setattr(CpuBackend, "update_rows", counting)
+    found, momentum = objectives(srcd({"FIRST": 1.5, "LARGEST": 1.5}), 40)
+    assert (np.diff(found) <= 1e-12 * CASE.total).all()
+    assert momentum.has_failed
+    by_step = np.array(counted[-60:])
+    assert by_step[1::2].all()
+    assert not by_step[::2].any()
 
 
 class CountingBackend(OpaqueBackend):

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 
 from checkpoint_checks import COUNTS, PURE, Killed, kill_at, model
-from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, backends
+from klnmf import KLNMF, MiniBatchKLNMF, RunOptions, SparseTensor, backends
 from klnmf.model_selection import consensus, select_rank
 from klnmf.solvers import SOLVERS
 from klnmf.uncertainty import bootstrap, differential_features
@@ -151,3 +151,30 @@ def test_streams(on_opaque: Any) -> None:
         return fit.partial_fit(PURE[:20])
 
     assert_same(*on_opaque(streamed), "components_")
+
+
+def test_model_selection_takes_a_backend_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {**backends.BACKENDS, "opaque": ("opaque_backend", "OpaqueBackend")}
+    monkeypatch.setattr(backends, "BACKENDS", table)
+    quiet = {"random_state": 0, "run": RunOptions(progress=False)}
+    for work in (
+        lambda backend: consensus(PURE, 3, n_runs=2, backend=backend, **quiet).W,
+        lambda backend: select_rank(PURE, [1, 2], n_splits=2, backend=backend, **quiet).deviance,
+    ):
+        monkeypatch.setattr(OpaqueBackend, "n_made", 0)
+        expected = work("auto")
+        assert OpaqueBackend.n_made == 0
+        assert same_bits(work("opaque"), expected)
+        assert OpaqueBackend.n_made > 0
+
+
+def test_model_selection_says_at_once_what_a_backend_lacks() -> None:
+    events = SparseTensor(np.array([[0, 1, 2], [1, 0, 1], [1, 1, 0]]), np.ones(3), (3, 2, 2))
+    for work in (
+        lambda: consensus(events, 2, backend="dask"),
+        lambda: select_rank(events, [1], backend="dask"),
+    ):
+        with pytest.raises(ValueError, match="backend='dask' takes at most 2 modes, got 3"):
+            work()
+    with pytest.raises(ValueError, match="backend must be one of"):
+        select_rank(COUNTS, [1], backend="gpu")

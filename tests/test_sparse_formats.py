@@ -270,9 +270,9 @@ def test_x_passes_one_gate(call: str, monkeypatch: pytest.MonkeyPatch) -> None:
     passes: list[str] = []
     original = matrix_checks.csr_from_parts
 
-    def counted(format: str, parts: Any, shape: Any, name: str = "X") -> Any:
+    def counted(format: str, parts: Any, shape: Any, name: str = "X", n_threads: int = 1) -> Any:
         passes.append(name)
-        return original(format, parts, shape, name)
+        return original(format, parts, shape, name, n_threads)
 
     model = KLNMF(2, max_iter=1, tol=1e9, random_state=0).fit(COUNTS)
     monkeypatch.setattr(matrix_checks, "csr_from_parts", counted)

@@ -4,9 +4,10 @@ from importlib import import_module
 from typing import Any
 
 from klnmf.backends.base import Backend, ClusterLostError, LazyInput, Needs
-from klnmf.data.matrix_checks import is_dask_array
-from klnmf.data.sparse_data import FitInput
+from klnmf.data.matrix_checks import is_dask_array, is_on_device
+from klnmf.data.sparse_data import CountData, FitInput
 from klnmf.support.descriptions import described
+from klnmf.support.option_names import option
 
 __all__ = ["Backend", "ClusterLostError"]
 
@@ -29,7 +30,7 @@ def backend_class(name: str) -> type[Backend]:
     return found
 
 
-def backend_named(name: str, needs: Needs | None = None) -> type[Backend]:
+def backend_named(name: Any, needs: Needs | None = None) -> type[Backend]:
     """Return the class of a back-end that can be used here and has what a fit needs.
 
     "auto" is the first such one. What a back-end lacks is said in a ValueError.
@@ -39,11 +40,11 @@ def backend_named(name: str, needs: Needs | None = None) -> type[Backend]:
         usable = (each for each in map(backend_class, BACKENDS) if each.available() is None)
         fitting = (each for each in usable if needs is None or each.lacks(needs) is None)
         found = next(fitting, None) or backend_class("cpu")  # which says what it lacks
-    elif name in BACKENDS:
+    elif isinstance(name, str) and name in BACKENDS:
         found = backend_class(name)
         reason = found.available()
         if reason is not None:
-            raise ImportError(f"backend={name!r} is not available here: {reason}.")
+            raise ImportError(f"{option('backend', name)} is not available here: {reason}.")
     else:
         raise ValueError(f"backend must be one of {['auto', *BACKENDS]}, got {described(name)}.")
     lacking = None if needs is None else found.lacks(needs)
@@ -58,6 +59,27 @@ def lazy_kind(X: Any) -> type[LazyInput] | None:
         return None
     found: type[LazyInput] = import_module("klnmf.backends.dask.arrays").UnreadDaskArray
     return found
+
+
+def backend_for(name: str, X: Any) -> str:
+    """Return the name of the back-end for X: "auto" is "cuda" if X is on a GPU already."""
+    is_there = name == "auto" and is_on_device(X) and backend_class("cuda").available() is None
+    return "cuda" if is_there else name
+
+
+def data_on_device(X: Any, dtype: Any) -> CountData | None:
+    """X from where it is, a GPU; None: it is to be checked on the host."""
+    data: CountData | None = _cupy_input().data_of(X, dtype)
+    return data
+
+
+def result_on_device(W: Any) -> Any:
+    """Return W on the GPU, where X is."""
+    return _cupy_input().on_device(W)
+
+
+def _cupy_input() -> Any:
+    return import_module("klnmf.backends.cuda.cupy_input")
 
 
 def make_backend(name: str, data: FitInput, n_threads: int | None = None) -> Backend:

@@ -9,6 +9,7 @@ import numpy as np
 
 from klnmf.data.sparse_data import CountData, FindConstraints, FitInput
 from klnmf.support.array_types import Array
+from klnmf.support.option_names import option
 
 
 class Rule:
@@ -209,6 +210,7 @@ class Backend(ABC):
     most_components: ClassVar[int | None] = None
     keeps_factors: ClassVar[bool] = True  # whether a later fit can go on from those of this one
     checkpoints_of: ClassVar[str | None] = None  # another one, with which it shares checkpoints
+    values_cost_a_pass: ClassVar[bool] = False  # those of Improve, of their own over the data
     data: CountData
     n_threads: int | None = None  # in this process, if it says
     narrow_dtype: Any = None  # a smaller type than the data's that factors may have too
@@ -222,9 +224,14 @@ class Backend(ABC):
         return None
 
     @classmethod
+    def found_here(cls) -> str:
+        """Return what it runs on, for `klnmf info`; it is available."""
+        return cls.summary
+
+    @classmethod
     def lacks(cls, needs: Needs) -> str | None:
         """Return None, or what a fit needs and this back-end does not have, as a sentence."""
-        where, solver = f"backend={cls.name!r}", f"solver={needs.solver!r}"
+        where, solver = option("backend", cls.name), option("solver", needs.solver)
         missing = sorted(rule.__name__ for rule in needs.rules - cls.rules)
         if missing:
             return (
@@ -259,6 +266,10 @@ class Backend(ABC):
     def local(cls, data: CountData, n_threads: int | None = None) -> "Backend":
         """Return a back-end for data that are small, in this process."""
         return cls(data, n_threads)
+
+    def with_threads(self, n_threads: int | None) -> "Backend":
+        """Return one with the same data that uses so many threads of this process."""
+        return type(self)(self.data, n_threads)
 
     # ---- factors ---------------------------------------------------------------------------------
 

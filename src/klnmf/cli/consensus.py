@@ -19,6 +19,7 @@ from klnmf.cli.long_runs import (
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     STARTS,
+    add_backend,
     add_n_components,
     add_numbers,
     add_output,
@@ -41,7 +42,7 @@ EXAMPLES = """\
 # Options that are arguments of consensus under the same name.
 _PARAMETERS = (
     *("n_components", "n_null_runs", "density_threshold", "init", "max_iter"),
-    *("n_jobs", "random_state"),
+    *("n_jobs", "backend", "random_state"),
 )
 
 
@@ -62,6 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--init", choices=STARTS, default="samples", help="initial factors")
     add("--max-iter", type=natural, default=300, help="maximum number of iterations per run")
     add("--result", metavar="FILE", help="also save all runs, for Consensus.load in Python")
+    add_backend(parser)
     add_numbers(parser)
     add_search_options(parser, "run", labels=True)
 

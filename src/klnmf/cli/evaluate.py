@@ -7,6 +7,7 @@ from typing import Any
 
 from klnmf.cli.messages import DONE
 from klnmf.cli.options import (
+    add_backend,
     add_data,
     add_matching,
     add_model,
@@ -29,6 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--top", type=natural, default=10, help=text)
     parser.add_argument("--json", action="store_true", help="print JSON")
     add_threads(parser)
+    add_backend(parser)
     add_quiet(parser)
     add_matching(parser)
     add_data(parser)
@@ -41,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
     from klnmf.evaluation import evaluate
 
     saved = read_model(args)
-    saved.model.set_params(n_threads=args.n_threads)
+    saved.model.set_params(n_threads=args.n_threads, backend=args.backend)
     take_options(args, saved)
     model, X = on_shared_features(args, saved, read_data(args))
     scores = evaluate(model, X, n_top=args.top)

@@ -13,6 +13,7 @@ from klnmf.cli.options import (
     DTYPES,
     PENALTIES,
     STARTS,
+    add_backend,
     add_data,
     add_events,
     add_n_components,
@@ -38,7 +39,7 @@ SOLVERS = ("srcd", "srcd-paper", "ccd", "mu", "bmme")
 # Options that are parameters of KLNMF under the same name.
 _PARAMETERS = (
     *("n_components", "solver", "init", "n_init", *PENALTIES),
-    *("max_iter", "tol", "n_threads", "random_state", "dtype"),
+    *("max_iter", "tol", "n_threads", "backend", "random_state", "dtype"),
 )
 
 
@@ -76,6 +77,7 @@ def _add_fit_options(group: argparse._ArgumentGroup) -> None:
     )
     add_seed(group)
     add_threads(group, "--n-threads")
+    add_backend(group)
     add("--dtype", choices=DTYPES, help="type of the factors (default: as the data)")
     add_numbers(group)
     add_penalties(group)

@@ -73,7 +73,7 @@ def _usable(name: str) -> str:
 
     backend = backend_class(name)
     reason = backend.available()
-    return f"yes: {backend.summary}" if reason is None else f"no: {reason}"
+    return f"yes: {backend.found_here()}" if reason is None else f"no: {reason}"
 
 
 def _installed(extra: str, packages: list[str]) -> str:

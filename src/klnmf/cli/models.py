@@ -50,6 +50,7 @@ def read_model(args: argparse.Namespace, *, takes_events: bool = False) -> Saved
             "before DATA."
         ) from error
     check_kind(args, saved, takes_events=takes_events)
+    saved.model.set_params(backend="auto")  # that of the fit may not be here
     return saved
 
 

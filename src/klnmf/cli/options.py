@@ -321,6 +321,12 @@ def add_threads(parser: argparse._ActionsContainer, *names: str) -> None:
     parser.add_argument("--threads", *names, dest="n_threads", type=workers, help=text)
 
 
+def add_backend(parser: argparse._ActionsContainer) -> None:
+    """Add --backend."""
+    text = "where to compute; cuda is an NVIDIA GPU, in float32 (default: cpu)"
+    parser.add_argument("--backend", choices=("auto", "cpu", "cuda"), default="auto", help=text)
+
+
 def add_quiet(parser: argparse.ArgumentParser) -> None:
     """Add --quiet."""
     text = "print only warnings and errors on stderr"

@@ -14,6 +14,7 @@ from klnmf.cli.long_runs import (
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     PENALTIES,
+    add_backend,
     add_events,
     add_numbers,
     add_output,
@@ -32,7 +33,7 @@ EXAMPLES = """\
   klnmf rank big.npz -o rank.json                # run again to continue after Ctrl-C
 """
 # Options that are arguments of select_rank under the same name.
-_PARAMETERS = (*PENALTIES, "n_threads", "n_jobs", "random_state", "early_stop")
+_PARAMETERS = (*PENALTIES, "n_threads", "n_jobs", "backend", "random_state", "early_stop")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_numbers(parser)
     add_penalties(parser)
     add_threads(parser, "--n-threads")
+    add_backend(parser)
     add_events(parser)
     add_search_options(parser, "fold", labels=False)
 

@@ -8,6 +8,7 @@ from typing import Any
 from klnmf.cli.files import FACTOR, check_output, write_rows
 from klnmf.cli.messages import DONE, CommandError, say
 from klnmf.cli.options import (
+    add_backend,
     add_data,
     add_events,
     add_matching,
@@ -41,6 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "for --few-components, if the model was fitted to DATA with it: the same file"
     parser.add_argument("--sample-weight", metavar="FILE", help=text)
     add_threads(parser)
+    add_backend(parser)
     add_quiet(parser)
     add_matching(parser)
     add_events(parser)
@@ -58,9 +60,9 @@ def run(args: argparse.Namespace) -> int:
     if args.output != "-":
         check_output(args, FACTOR, args.output, args.model, args.data)
     saved = read_model(args, takes_events=True)
-    saved.model.set_params(n_threads=args.n_threads)
+    saved.model.set_params(n_threads=args.n_threads, backend=args.backend)
     if is_of_events(saved):
-        refuse_options(args, "n_threads", "proportions")
+        refuse_options(args, "n_threads", "backend", "proportions")
         tensor = read_like(args, saved)
         W, names = saved.model.transform(tensor), tensor.labels[0]
         what, rows, column = saved.model.mode_names_[0], "labels", saved.model.mode_names_[0]

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.passes import columns_rise
+from klnmf.data.passes import columns_rise, value_summary
 from klnmf.support.array_types import Array
 
 
@@ -27,13 +27,21 @@ def canonical(X: sp.csr_array, n_threads: int = 1) -> sp.csr_array:
     >>> canonical(sp.csr_array(parts, shape=(1, 2))).data
     array([300])
     """
-    if columns_rise(X, n_threads) and X.data.all():
+    if columns_rise(X, n_threads) and not _has_zeros(X.data, n_threads):
         return X
     parts = (X.data.astype(type_of_sums(X.data)), X.indices.copy(), X.indptr.copy())
     X = sp.csr_array(parts, shape=X.shape)
     X.sum_duplicates()
     X.eliminate_zeros()
     return X
+
+
+def _has_zeros(values: Array, n_threads: int) -> bool:
+    if values.dtype in (np.float32, np.float64):
+        facts = value_summary(values, n_threads)
+        if facts.are_finite and facts.smallest > 0:
+            return False
+    return not values.all()
 
 
 def selected(X: sp.csr_array, kept: Array) -> sp.csr_array:

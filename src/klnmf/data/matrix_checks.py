@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
+from klnmf.data.passes import columns_rise
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described, listed
 
@@ -25,11 +26,12 @@ _PARTS = {
 }
 
 
-def checked_matrix(X: Any, name: str = "X") -> Any:
+def checked_matrix(X: Any, name: str = "X", n_threads: int = 1) -> Any:
     """Return a sparse matrix of any format as a CSR array, and anything else unchanged.
 
     Everything that takes a matrix calls this first. The arrays of a CSR matrix are shared, not
-    copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`.
+    copied. Entries that are stored twice stay so, see :func:`klnmf.data.canonical.canonical`. What
+    is on a GPU is copied from there.
 
     A ValueError says which parts of a sparse matrix do not fit together; a TypeError, that X does
     not hold numbers or is another object: a path, a CountTable, an AnnData. Messages use ``name``.
@@ -42,13 +44,14 @@ def checked_matrix(X: Any, name: str = "X") -> Any:
     Traceback (most recent call last):
     ValueError: X is not a valid CSC matrix: ... must be < 2.
     """
+    X = on_host(X)
     _refuse_other_objects(X, name)
     if not sp.issparse(X):
         return X
     if X.format not in _PARTS:
         X = _as_entries(X, name)
     parts = {part: getattr(X, part) for part in _PARTS[X.format]}
-    return csr_from_parts(X.format, parts, X.shape, name)
+    return csr_from_parts(X.format, parts, X.shape, name, n_threads)
 
 
 def _as_entries(X: Any, name: str) -> sp.coo_array:
@@ -68,12 +71,13 @@ def _as_entries(X: Any, name: str) -> sp.coo_array:
 
 
 def csr_from_parts(
-    format: str, parts: Mapping[str, Any], shape: Any, name: str = "X"
+    format: str, parts: Mapping[str, Any], shape: Any, name: str = "X", n_threads: int = 1
 ) -> sp.csr_array:
     """Return a CSR array of parts, named as SciPy's attributes, which may come from a file."""
     sizes = _checked_shape(shape, name)
     try:
-        return _checked_csr(format, [np.asarray(parts[part]) for part in _PARTS[format]], sizes)
+        arrays = [np.asarray(parts[part]) for part in _PARTS[format]]
+        return _checked_csr(format, arrays, sizes, n_threads)
     except (TypeError, ValueError, OverflowError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         problem = f"{name} is not a valid {format.upper()} matrix: {error}"
@@ -84,7 +88,7 @@ def csr_from_parts(
         ) from error
 
 
-def _checked_csr(format: str, arrays: list[Array], shape: Shape) -> sp.csr_array:
+def _checked_csr(format: str, arrays: list[Array], shape: Shape, n_threads: int) -> sp.csr_array:
     values, *places = arrays
     if values.dtype.kind not in "biufc":
         raise TypeError(f"it must hold numbers, got dtype {values.dtype}.")
@@ -97,8 +101,18 @@ def _checked_csr(format: str, arrays: list[Array], shape: Shape) -> sp.csr_array
     check_indptr(places[1], shape[0 if format == "csr" else 1])
     build = {"csr": sp.csr_array, "csc": sp.csc_array}[format]
     matrix = build((native_numbers(values), *places), shape=shape)
-    matrix.check_format(full_check=True)
+    matrix.check_format(full_check=format != "csr" or not _ends_are_right(matrix, n_threads))
     return sp.csr_array(matrix.tocsr())
+
+
+def _ends_are_right(X: sp.csr_array, n_threads: int) -> bool:
+    """Whether each row rises from a column of X to a column of X; its ends rise, and are there."""
+    if X.indptr[-1] > len(X.indices) or not columns_rise(X, n_threads):
+        return False
+    begins, ends = X.indptr[:-1], X.indptr[1:]
+    is_filled = begins < ends
+    first, last = X.indices[begins[is_filled]], X.indices[ends[is_filled] - 1]
+    return bool(first.min(initial=0) >= 0 and last.max(initial=-1) < X.shape[1])
 
 
 def check_indptr(indptr: Array, n_rows: int) -> None:
@@ -139,11 +153,6 @@ def _refuse_other_objects(X: Any, name: str) -> None:
         )
     if _is_a(X, "klnmf.readers.table", "CountTable"):
         raise TypeError(f"{name} is a CountTable. Pass its counts, table.X.")
-    if _is_a(X, "cupy", "ndarray") or _is_a(X, "cupyx.scipy.sparse", "spmatrix"):
-        raise TypeError(
-            f"{name} is in the memory of a GPU, where klnmf cannot take it yet. Pass {name}.get(), "
-            'and backend="cuda" to fit it on the GPU.'
-        )
     if _is_a(X, "anndata", "AnnData"):
         raise TypeError(
             f"{name} is an AnnData object. Use klnmf.tl.nmf(adata, ...) to fit it and "
@@ -172,6 +181,16 @@ def _checked_shape(shape: Any, name: str) -> Shape:
 def is_dask_array(X: Any) -> bool:
     """Whether X is a Dask array; Dask itself is not imported."""
     return _is_a(X, "dask.array", "Array")
+
+
+def is_on_device(X: Any) -> bool:
+    """Whether X is an array or a matrix of CuPy's; CuPy itself is not imported."""
+    return _is_a(X, "cupy", "ndarray") or _is_a(X, "cupyx.scipy.sparse", "spmatrix")
+
+
+def on_host(X: Any) -> Any:
+    """Return X, copied to the memory of this machine if it is on a GPU."""
+    return X.get() if is_on_device(X) else X
 
 
 # ---- values -------------------------------------------------------------------------------------

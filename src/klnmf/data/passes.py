@@ -157,6 +157,21 @@ class SampledNonzeros:
         return sums
 
 
+def products_of_roots(F: Array, n_threads: int = 1) -> Array:
+    """Return Rᵀ R of the roots R of F in float64 with columns that sum to 1, over rows in order.
+
+    Without BLAS: with threads its order of summation varies, and its locks do not survive a fork.
+
+    >>> products_of_roots(np.array([[1.0, 4.0], [3.0, 0.0]]))
+    array([[1. , 0.5],
+           [0.5, 1. ]])
+    """
+    sums = np.maximum(F.sum(axis=0), np.finfo(np.float64).tiny)
+    roots, products = np.empty(F.shape), np.empty((F.shape[1], F.shape[1]))
+    _core.products_of_roots(np.ascontiguousarray(F), sums, n_threads, roots, products)
+    return products
+
+
 def _floats(values: Array) -> Array:
     """Return values as the core takes them."""
     is_float = values.dtype in (np.float32, np.float64)

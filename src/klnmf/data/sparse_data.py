@@ -270,6 +270,10 @@ class CountData(FitInput):
     def view(self, mode: int) -> RowView:
         """Rows of X for mode 0 (the row problems of W), of Xᵀ for mode 1 (those of H), ..."""
 
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """Return the constraints on the rows of a mode."""
+        return self.view(mode).row_constraints
+
     @cached_property
     def total(self) -> float:
         """Σ X."""
@@ -350,6 +354,10 @@ class InMemoryData(CountData):
     def view(self, mode: int) -> InMemoryView:
         """See :class:`CountData`."""
         return self._by_columns if mode else self._by_rows
+
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """See :class:`CountData`; X is not transposed for it."""
+        return self._constraints_of_columns if mode else self._by_rows.row_constraints
 
     def constrained(self, constraints: DataConstraints) -> InMemoryData:
         """See :class:`CountData`."""

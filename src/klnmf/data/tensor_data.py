@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.data.canonical import row_numbers, selected_ends
+from klnmf.data.canonical import row_numbers
 from klnmf.data.passes import is_exact_in_float32, rows_of_mode
 from klnmf.data.row_constraints import Pattern, RowConstraints
 from klnmf.data.sparse_data import CountData, DataConstraints, InMemoryData, InMemoryView, RowView
@@ -145,9 +145,10 @@ def restricted(taken: tuple[Array, Array, Array], is_used: Array, view: RowView)
     kept: Array = is_used[indices]
     if indices.ndim > 1:
         kept = np.logical_and.reduce(kept)
-    numbers = (np.cumsum(is_used) - 1).astype(np.int32)
+    places, numbers = np.flatnonzero(kept), (np.cumsum(is_used) - 1).astype(np.int32)
     sizes = tuple(int(np.count_nonzero(part)) for part in view.split(is_used))
-    arrays = (selected_ends(indptr, kept), numbers[indices[..., kept]], values[kept])
+    ends = np.searchsorted(places, indptr).astype(indptr.dtype)
+    arrays = (ends, numbers[indices[..., places]], values[places])
     return TensorView(*arrays, sum(sizes), n_threads=view.n_threads, sizes=sizes)
 
 

@@ -73,6 +73,7 @@ def checked_input(
     *,
     model: Any = None,
     missing: sp.csr_array | None = None,
+    n_threads: int = 1,
     **options: Any,
 ) -> Any:
     """Return X as scikit-learn checks it, after `checked_matrix`: an array, or a CSR array.
@@ -81,7 +82,7 @@ def checked_input(
     With a ``model``, X must have its ``n_features_in_`` and ``feature_names_in_``, or sets them
     (``reset=True``). ``missing`` cells become 0. A sparse X has no names, which is no news.
     """
-    X = checked_matrix(X, name)
+    X = checked_matrix(X, name, n_threads)
     if missing is not None:
         X = without_cells(X, missing)
     options = {"accept_sparse": "csr", "ensure_all_finite": False} | options
@@ -263,7 +264,7 @@ def check_counts(
     """
     if hasattr(X, "iloc"):
         warn_if_transposed("X", X.index, X.columns, "Pass X.T.")
-    X = checked_input(X, **options)
+    X = checked_input(X, n_threads=n_threads, **options)
     given = X if sp.issparse(X) else sp.csr_array(native_numbers(X))
     if not _is_sound(given.data, n_threads):
         _reject_not_finite(given, first_row, sp.issparse(X), takes_missing)

@@ -16,7 +16,7 @@ from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from klnmf.backends import BACKENDS, backend_named, make_backend
+from klnmf.backends import BACKENDS, backend_for, backend_named, make_backend
 from klnmf.backends.base import Backend, RowModel
 from klnmf.constraints.checks import check_constraints, check_penalties
 from klnmf.constraints.constraints import (
@@ -136,7 +136,9 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         check_arguments(constraints, "transform", self._transform_arguments)
         checked = self._checked(X, {**constraints})
         if isinstance(checked.data, CountData):
-            return self._as_output(self._transformed(checked.data, checked.given))
+            backend = backend_for(self.backend, X)
+            W = self._transformed(checked.data, checked.given, backend)
+            return checked.beside_X(self._as_output(W))
         find = partial(self._constraints_on, checked.given)
         return checked.data.transformed(self._row_model(), find)
 
@@ -246,7 +248,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         data = checked.data
         assert isinstance(data, CountData)
         known = self._constraints_on(checked.given, data.shape, data.dtype)
-        return held_out_likelihood(self, data, known)
+        return held_out_likelihood(self, data, known, backend_for(self.backend, X))
 
     def _checked(self, X: Any, given: dict[str, Any], **options: Any) -> CheckedCounts:
         """Return X and what is known about its samples, by default as ``transform`` takes them."""
@@ -257,6 +259,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
             "n_threads": self.n_threads,
             "backends": tuple(BACKENDS),
             "takes_files": True,
+            "backend": self.backend,
         } | options
         return checked_counts(X, given, type(self).__name__, model=self, **options)
 
@@ -290,10 +293,10 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
     def _penalties(self) -> Penalties:
         return Penalties()
 
-    def _transformed(self, data: CountData, given: Any) -> Array:
+    def _transformed(self, data: CountData, given: Any, backend: str) -> Array:
         """W of data with constraints."""
         constrained = data.with_constraints(partial(self._constraints_on, given))
-        return self._solved(make_backend(self.backend, constrained, self.n_threads))
+        return self._solved(make_backend(backend, constrained, self.n_threads))
 
     def _row_model(self) -> RowModel:
         """Return what workers need to transform blocks of rows."""

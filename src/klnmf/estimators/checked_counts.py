@@ -15,7 +15,14 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from klnmf.backends import backend_named, lazy_kind
+from klnmf.backends import (
+    Backend,
+    backend_for,
+    backend_named,
+    data_on_device,
+    lazy_kind,
+    result_on_device,
+)
 from klnmf.backends.base import LazyInput
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.checks import check_constraints, check_penalties, missing_cells
@@ -28,6 +35,7 @@ from klnmf.constraints.names import (
 )
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties
 from klnmf.data.dominant_samples import warn_of_dominant_samples
+from klnmf.data.matrix_checks import is_on_device, on_host
 from klnmf.data.not_counts import warn_if_not_counts
 from klnmf.data.on_disk.matrix import OnDiskMatrix
 from klnmf.data.sparse_data import CountData, FitInput, InMemoryData, RowView, view_of
@@ -41,6 +49,7 @@ from klnmf.data.validation import (
     working_dtype,
 )
 from klnmf.solvers.base import Problem
+from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.option_names import option
@@ -55,6 +64,11 @@ class CheckedCounts:
     feature_names: Any = None
     penalties: Penalties = NO_PENALTIES
     called: ConstraintNames = OF_MATRIX
+    was_on_device: bool = False  # X, and so should be what is returned for it
+
+    def beside_X(self, W: Any) -> Any:  # noqa: N802
+        """Return W where X was."""
+        return result_on_device(W) if self.was_on_device else W
 
     def constraints(
         self, shape: tuple[int, ...], n_components: int, dtype: np.dtype[Any]
@@ -106,12 +120,14 @@ def checked_counts(
     takes_missing: bool = True,
     takes_tensors: bool = False,
     min_samples: int = 1,
+    backend: str = "cpu",
 ) -> CheckedCounts:
     """Return X and its constraints, or say what is wrong with them.
 
     ``name`` is that of the estimator or function. With a ``model``, X must have its features, or
     sets them (``reset``, for a fit: then a warning says if X looks transformed). ``backends`` are
-    those that may read a `LazyInput`; matrices on disk are taken if the caller ``takes_files``.
+    those that may read a `LazyInput`; matrices on disk are taken if the caller ``takes_files``, and
+    then those on a GPU stay there for the ``backend`` "cuda".
     """
     if isinstance(X, SparseTensor):
         if not takes_tensors:
@@ -120,6 +136,12 @@ def checked_counts(
                 "X.flattened(0) makes a matrix of one."
             )
         return _checked_tensor(X, given, dtype, penalties, n_threads, is_new=reset)
+    was_on_device, there = is_on_device(X), None
+    given = {key: on_host(value) for key, value in given.items()}
+    if was_on_device:
+        if takes_files and given.get("missing") is None and backend_for(backend, X) == "cuda":
+            there = data_on_device(X, dtype)
+        X = X if there is not None else on_host(X)
     check_sample_order(given, X)
     lazy = lazy_kind(X)
     if lazy is not None and lazy.backend in backends:
@@ -134,14 +156,20 @@ def checked_counts(
         missing = missing_cells(X, missing, None if reset else names_seen_in_fit(model))
         given = given | {"missing": missing}
         _check_observed(given, reset)
-    if isinstance(X, OnDiskMatrix):
+    data: CountData
+    if there is not None:
+        validate_data(model, X, reset=reset, skip_check_array=True)
+        data = there
+        if reset:
+            warn_if_not_counts(data.view(0))
+    elif isinstance(X, OnDiskMatrix):
         if not takes_files:
             raise TypeError(
                 f"{X!r} is on disk, but here the counts must be in memory. Pass "
                 "klnmf.readers.read_counts(path).X, or a block of its row_blocks()."
             )
         validate_data(model, X, reset=reset, skip_check_array=True)
-        data: CountData = _on_disk(X, dtype, reset)
+        data = _on_disk(X, dtype, reset)
     else:
         threads = effective_threads(n_threads)
         counts = check_counts(
@@ -158,7 +186,7 @@ def checked_counts(
             warn_if_not_counts(view_of(counts))
         data = InMemoryData(counts, n_threads=threads)
     names = feature_names_of(X) if model is None else names_seen_in_fit(model)
-    return CheckedCounts(data, given, names, penalties)
+    return CheckedCounts(data, given, names, penalties, was_on_device=was_on_device)
 
 
 def by_mode(given: Any, name: str, n_modes: int) -> list[Any]:
@@ -310,10 +338,28 @@ class ConstrainedCounts:
         """X as a fit sees it, with the rank of the constraints."""
         return data_in_memory(self.X).constrained(self.constraints)
 
+    @cached_property
+    def _backends(self) -> dict[tuple[str, int | None], Backend]:
+        return {}
+
     def problem(self, n_components: int, n_threads: int | None, backend: str = "auto") -> Problem:
-        """Return the problem of a fit with this many components, in this process."""
-        data = self.data if not self.n_fixed else self.of_rank(n_components).data
-        return Problem(backend_named(backend).local(data, n_threads), self.penalties)
+        """Return the problem of a fit with this many components, in this process.
+
+        Problems of all ranks share their back-end, so that X is uploaded once, unless components
+        are fixed: constraints belong to one rank then.
+        """
+        if self.n_fixed:
+            data = self.of_rank(n_components).data
+            return Problem(backend_named(backend).local(data, n_threads), self.penalties)
+        key = (backend, n_threads)
+        if key not in self._backends:
+            self._backends[key] = backend_named(backend).local(self.data, n_threads)
+        return Problem(self._backends[key], self.penalties)
+
+    def check_backend(self, backend: str, n_components: int) -> None:
+        """Refuse a back-end that cannot fit so many components, before any work starts."""
+        known = (self.X.dtype, self.constraints)
+        backend_named(backend, SparseCoordinateDescent().needs(n_components, *known))
 
     def of_rank(self, n_components: int) -> ConstrainedCounts:
         """Return the same for a fit with this many components: fixed ones have other places."""

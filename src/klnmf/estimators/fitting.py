@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from klnmf.backends import Backend, ClusterLostError, backend_named
+from klnmf.backends import Backend, ClusterLostError, backend_for, backend_named
 from klnmf.backends.base import LazyInput
 from klnmf.constraints.checks import warn_if_one_sided
 from klnmf.constraints.explained_cells import check_explained
@@ -44,11 +44,11 @@ def fit_model(model: FittedByLoop, X: Any, start: Any, given: Any, *, wants_W: b
     """
     options = checked_run_options(model.run)
     solver = SOLVERS[model.solver]() if isinstance(model.solver, str) else model.solver
-    r = model.n_components
+    r, where = model.n_components, backend_for(model.backend, X)
 
     def backend(*known: Any) -> type[Backend]:
         """Return the back-end that has what the solver needs; what it lacks is said first."""
-        return backend_named(model.backend, solver.needs(r, *known))
+        return backend_named(where, solver.needs(r, *known))
 
     if not backend().keeps_factors and model.warm_start:
         raise ValueError(
@@ -72,7 +72,7 @@ def fit_model(model: FittedByLoop, X: Any, start: Any, given: Any, *, wants_W: b
     except ClusterLostError as error:
         raise ClusterLostError(f"{error} {_way_back(options.checkpoint)}") from error
     if isinstance(checked.data, CountData):
-        return model._fitted_rows(W, checked.data, problem.constraints)
+        return checked.beside_X(model._fitted_rows(W, checked.data, problem.constraints))
     return checked.data.output(model._row_model(), W, problem.constraints)
 
 

@@ -212,7 +212,9 @@ class Likelihood(NamedTuple):
     n_counts: float  # Σ w_i v_j X_ij
 
 
-def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints) -> Likelihood:
+def held_out_likelihood(
+    model: FactorModel, data: CountData, known: Constraints, backend: str
+) -> Likelihood:
     """Predict each group of features from the others; return how likely their counts are.
 
     The constraints are those of ``transform`` with weights of the samples. One block of rows is in
@@ -245,7 +247,7 @@ def held_out_likelihood(model: FactorModel, data: CountData, known: Constraints)
         BACKGROUNDS,
         row_solve_of(model.tol),
         model.n_threads,
-        model.backend,
+        backend,
     )
     deviances, log_rates = np.zeros((2, len(BACKGROUNDS)))
     constant = log_totals = n_counts = n_samples = 0.0

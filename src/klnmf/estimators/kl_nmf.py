@@ -113,13 +113,13 @@ class KLNMF(ShownBelowDiagram, FittedByLoop):
         ``warm_start=True`` too, so that two fits of 10 iterations are one of 20; otherwise from its
         components. Iterations and seconds in ``history_`` continue as well.
     backend : {"auto", "cpu", "cuda", "dask", "reference"}, default="auto"
-        Where to compute. "auto" is the C++ core on this machine. "cuda" is an NVIDIA GPU, in
-        float32 (docs/guide/gpu.md). "dask" is the same core on the
-        workers of a Dask cluster, with exactly the same result: those of the current
+        Where to compute. "auto" is the C++ core on this machine, or "cuda" if X is on a GPU
+        already. "cuda" is an NVIDIA GPU, in float32 (docs/guide/gpu.md). "dask" is the same core on
+        the workers of a Dask cluster, with exactly the same result: those of the current
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
         the fit (docs/guide/large_data.md; in a script, put the fit under
-        ``if __name__ == "__main__":``). It supports every solver except "ccd". "reference" is slow
-        NumPy.
+        ``if __name__ == "__main__":``). It supports every solver except "ccd". Workers of dask-cuda
+        use their GPUs. "reference" is slow NumPy.
     run : RunOptions, default=None
         Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`. None uses its
         defaults: no checkpoint, and a progress bar on a terminal.

@@ -218,7 +218,7 @@ class MiniBatchKLNMF(FactorModel):
             W, as ``transform`` returns it.
         """
         counts = self._fit(X, constraints)
-        return self._as_output(self._transformed(InMemoryData(counts), {}))
+        return self._as_output(self._transformed(InMemoryData(counts), {}, self.backend))
 
     @_fit_context(prefer_skip_nested_validation=True)  # type: ignore[untyped-decorator]
     def partial_fit(self, X: Any, y: Any = None, **constraints: Unpack[BatchConstraints]) -> Self:

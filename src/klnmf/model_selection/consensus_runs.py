@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 from threadpoolctl import threadpool_limits
 
-from klnmf.backends import make_backend
 from klnmf.backends.cpu import effective_threads
 from klnmf.constraints.names import feature_names_of
 from klnmf.data.sparse_tensor import SparseTensor
@@ -72,6 +71,7 @@ def consensus(
     max_iter: int = 300,
     dtype: Any = np.float32,
     n_jobs: int | None = None,
+    backend: str = "auto",
     random_state: int | np.random.RandomState | None = None,
     run: RunOptions | None = None,
     **constraints: Any,
@@ -124,6 +124,8 @@ def consensus(
     n_jobs : int, default=None
         Number of runs at a time, each in one thread. None uses all CPUs. The result does not depend
         on it.
+    backend : {"auto", "cpu", "cuda", "reference"}, default="auto"
+        Where to compute, as in `klnmf.KLNMF`. With "cuda", runs share one X on the GPU.
     random_state : int, RandomState instance or None, default=None
         Seed of the starts and of k-means.
     run : RunOptions, default=None
@@ -183,7 +185,8 @@ def consensus(
     options = checked_run_options(run)
     file = RunsFile(options)
     seed = file.seed(random_state)
-    problem = counts.problem(n_components, 1)
+    counts.check_backend(backend, n_components)
+    problem = counts.problem(n_components, 1, backend)
     identity = data_identity(problem.backend.data) | {
         "n_components": n_components,
         "init": init,
@@ -231,11 +234,11 @@ def consensus(
         threadpool_limits(1),
     ):
         objectives = done_runs(problem, runs.fits, n_runs, is_null=False)
-        wide = Problem(make_backend("auto", problem.backend.data, jobs), counts.penalties)
+        wide = Problem(problem.backend.with_threads(jobs), counts.penalties)
         # The weight of a sample does not change its own row of W, except that 0 would hide it.
         by_row = wide
         if known.sample_weight is not None:
-            by_row = counts.equally_weighted.problem(n_components, jobs)
+            by_row = counts.equally_weighted.problem(n_components, jobs, backend)
         of_runs = spectra(runs.fits, n_runs)
         found = _agreed(wide, by_row, of_runs, objectives, threshold, refit, seed)
         found = replace(found, feature_names=names)
@@ -247,7 +250,7 @@ def consensus(
         null = null_counts(counts.X, n_components, known, seed, jobs)
         if null.X.nnz == 0:
             return found
-        of_null = replace(counts, X=null.X).problem(n_components, 1)
+        of_null = replace(counts, X=null.X).problem(n_components, 1, backend)
         done_runs(of_null, runs.null_fits, n_null, is_null=True)
         null_spectra = spectra(runs.null_fits, n_null)
         groups = grouped_runs(null_spectra, n_null, threshold, seed, n_given)

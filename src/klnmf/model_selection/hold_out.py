@@ -40,12 +40,17 @@ class Fold:
     """The fits to the samples outside a fold, and their predictions of those inside."""
 
     def __init__(
-        self, counts: ConstrainedCounts, is_test: Array, seed: int, n_threads: int | None
+        self,
+        counts: ConstrainedCounts,
+        is_test: Array,
+        seed: int,
+        n_threads: int | None,
+        backend: str = "auto",
     ) -> None:
         self._train = counts.part(np.flatnonzero(~is_test))
         self._test = counts.part(np.flatnonzero(is_test))
         self._groups = groups_of_features(counts.X.shape[1], seed)
-        self._n_threads = n_threads
+        self._n_threads, self._backend = n_threads, backend
         self._unit = unit_of(counts)
 
     def fitted(self, factors: Factors | None, n_components: int, seed: list[int]) -> Factors:
@@ -81,7 +86,7 @@ class Fold:
         _, *others = factors
         views = [self._train.data.view(mode) for mode in range(1, len(factors))]
         shares = [feature_shares(view.row_sums, self._unit) for view in views]
-        solve = (self._groups, backgrounds, ROW_SOLVE, self._n_threads)
+        solve = (self._groups, backgrounds, ROW_SOLVE, self._n_threads, self._backend)
         return Predictor(others, shares, self._unit, *solve)
 
     def free_components(self, factors: Factors) -> Array:
@@ -94,7 +99,7 @@ class Fold:
         return np.concatenate(others)[:, ~is_fixed]
 
     def _problem(self, n_components: int) -> Problem:
-        return self._train.problem(n_components, self._n_threads)
+        return self._train.problem(n_components, self._n_threads, self._backend)
 
     def _smallest(self, n_components: int, seed: list[int]) -> Factors:
         """Start with the fixed components, and one more unless there is no room for it."""

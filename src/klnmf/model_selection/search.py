@@ -62,6 +62,7 @@ class Plan:
     backgrounds: tuple[float, ...]  # each rank takes the best one
     seed: int
     n_threads: int
+    backend: str = "auto"
 
     @cached_property
     def folds(self) -> Array:
@@ -177,7 +178,7 @@ class Search:
         if split in self._kept:
             return self._kept[split]
         plan = self.plan
-        data = Fold(plan.counts, plan.folds == split, plan.seed, plan.n_threads)
+        data = Fold(plan.counts, plan.folds == split, plan.seed, plan.n_threads, plan.backend)
         if is_small(plan.counts.X, plan.n_splits):
             self._kept[split] = data
         return data

@@ -46,6 +46,7 @@ def select_rank(
     l2_H: float = 0.0,
     n_jobs: int | None = None,
     n_threads: int | None = None,
+    backend: str = "auto",
     random_state: int | np.random.RandomState | None = None,
     run: RunOptions | None = None,
     **constraints: Any,
@@ -88,6 +89,8 @@ def select_rank(
         are too large for several copies. The result does not depend on it.
     n_threads : int, default=None
         Threads of each fit. None divides the available CPUs among the jobs.
+    backend : {"auto", "cpu", "cuda", "reference"}, default="auto"
+        Where to compute, as in `klnmf.KLNMF`. With "cuda", folds share the GPU.
     random_state : int, RandomState instance or None, default=None
         Seed of the folds, groups and fits.
     run : RunOptions, default=None
@@ -142,14 +145,17 @@ def select_rank(
     cpus = effective_threads(None)
     threads = effective_threads(n_threads) if n_threads is not None else max(1, cpus // jobs)
     options = checked_run_options(run)
+    chosen = _checked_ranks(ranks, counts)
+    counts.check_backend(backend, chosen[-1])
     file = SearchFile(options)
     plan = Plan(
         counts,
-        _checked_ranks(ranks, counts),
+        chosen,
         n_splits,
         BACKGROUNDS,
         file.seed(random_state),
         threads,
+        backend,
     )
     search = file.resumed(Search.new(plan), plan.seed)
 

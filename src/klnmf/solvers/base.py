@@ -89,7 +89,7 @@ class Problem:
     def _row_constraints(self, mode: int) -> RowConstraints:
         """Return those of a mode, of which alone X is sorted by rows: transform needs no other."""
         if mode not in self._by_mode:
-            found = self.backend.data.view(mode).row_constraints
+            found = self.backend.data.row_constraints(mode)
             self._by_mode[mode] = found or RowConstraints()
         return self._by_mode[mode]
 

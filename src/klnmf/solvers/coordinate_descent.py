@@ -208,12 +208,12 @@ def _promising_swaps(problem: Problem, state: State, n_swaps: int) -> list[Swap]
     by_mode = _column_scales(problem, others)
     scales = np.prod(by_mode, axis=0)
     parts = [
-        backend.download(H, columns).astype(np.float64) / scale
+        backend.download(H, columns) / scale  # in float64, as the scales are
         for H, columns, scale in zip(others, sample.columns, by_mode, strict=True)
     ]
     swaps = propose_swaps(
         sample.X,
-        backend.download(W, sample.rows).astype(np.float64) * scales,
+        backend.download(W, sample.rows) * scales,
         np.concatenate(parts) if len(parts) > 1 else parts[0],
         backend.column_sums(W) * scales,
         generator,

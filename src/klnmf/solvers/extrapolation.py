@@ -6,7 +6,8 @@ the one before. Otherwise the momentum is dropped and the half-step is done agai
 that are kept, without extrapolation, which cannot raise the objective.
 
 At first, until that happens once, all half-steps of an iteration are judged together, by the value
-of the last: fewer values to compute, and none of the first iterations fails as a rule.
+of the last: fewer values to compute, and none of the first iterations fails as a rule. Where a
+value costs a pass over the data, they always are.
 """
 
 from __future__ import annotations
@@ -95,11 +96,12 @@ class Momentum:
 
         A value in between is for the test of an extrapolated half-step only.
         """
-        met = None
+        met, is_costly = None, problem.backend.values_cost_a_pass
         can_move = all(array is not None for array in self.previous[1:])
-        if extrapolate and not self.has_failed and can_move:
+        if extrapolate and can_move and (is_costly or not self.has_failed):
             met = self._try_together(problem, state, rule)
         if met is None:
+            extrapolate &= not is_costly
             last = len(state.factors) - 1
             rules = [replace(rule, want_value=extrapolate)] * last + [rule]
             met = Met.worst(

@@ -45,7 +45,7 @@ def drawn_rows(problem: Problem, n_components: int, generator: np.random.Generat
     """
     data = problem.backend.data
     view = data.view(0)
-    if any(data.view(mode).row_constraints is not None for mode in range(len(data.shape))):
+    if any(data.row_constraints(mode) is not None for mode in range(len(data.shape))):
         return None
     least, most = n_components * LEAST_NONZEROS, n_components * MOST_NONZEROS
     rows = generator.permutation(np.flatnonzero(np.diff(view.indptr)))
@@ -69,7 +69,8 @@ def fitted_on_rows(
     lengths = view.split(np.bincount(indices.ravel(), minlength=view.n_columns))
     is_used = [of_mode >= min(LEAST_IN_COLUMN, of_mode.max()) for of_mode in lengths]
     taken = (indptr, indices, values.astype(dtype))
-    X = data_in_memory(counts_of(restricted(taken, np.concatenate(is_used), view)))
+    sample = counts_of(restricted(taken, np.concatenate(is_used), view))
+    X = data_in_memory(sample, view.n_threads)
     # All rows share the penalties of the other factors than W.
     share = X.total / data.total
     of_sample = (

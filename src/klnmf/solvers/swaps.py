@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf.data.dominant_samples import dominant_rows, with_dominant
-from klnmf.data.passes import SampledNonzeros
+from klnmf.data.passes import SampledNonzeros, products_of_roots
 from klnmf.data.sparse_data import InMemoryView, RowView
 from klnmf.data.tensor_data import restricted
 from klnmf.support.array_types import Array
@@ -184,7 +184,7 @@ def _cheapest_merge(
     sampled = W.sum(axis=0)
     # A component that the sample hardly knows would seem to cost nothing.
     is_known = (sampled * s.sum() >= 0.1 * s * sampled.sum()) & is_free
-    alike = [_products(np.sqrt(F / np.maximum(F.sum(axis=0), tiny))) for F in (W, *X.split(H))]
+    alike = [products_of_roots(F, X.n_threads) for F in (W, *X.split(H))]
     first, second = np.triu_indices(W.shape[1], 1)
     both_known = is_known[first] & is_known[second]
     first, second = first[both_known], second[both_known]
@@ -210,15 +210,6 @@ def _change_by_merge(
         return ((1 - of_j) * W[:, j] - of_j * W[:, k])[None], (H[:, k] - H[:, j])[None]
     rows = np.stack([W[:, j] + W[:, k], -W[:, j], -W[:, k]])
     return rows, np.stack([of_j * H[:, j] + (1 - of_j) * H[:, k], H[:, j], H[:, k]])
-
-
-def _products(F: Array) -> Array:
-    """Return Fᵀ F.
-
-    Without BLAS: with threads its order of summation varies, and its locks do not survive a fork.
-    """
-    products: Array = np.einsum("ij,ik->jk", F, F)
-    return products
 
 
 def _additions(

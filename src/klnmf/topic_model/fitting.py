@@ -108,7 +108,7 @@ def _selection(model: Any, nmf: KLNMF, X: Any) -> RankSelection | None:
     if isinstance(ranks, str):
         ranks = range(1, min(MOST_TOPICS, *X.shape) + 1)
     penalties = ("l1_W", "l2_W", "l1_H", "l2_H")
-    shared = (*penalties, "n_threads", "random_state", "feature_weight")
+    shared = (*penalties, "n_threads", "backend", "random_state", "feature_weight")
     options: dict[str, Any] = {name: getattr(nmf, name) for name in shared}
     return select_rank(X, ranks, **options)
 

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import clone
 
+from klnmf.backends import CLUSTERS
 from klnmf.constraints.constraints import Constraints
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.estimators.kl_nmf import KLNMF
@@ -62,7 +63,7 @@ def refits(
         n_threads=1,
         sparse_output=False,
         warm_start=False,
-        backend="reference" if model.backend == "reference" else "auto",
+        backend="auto" if model.backend in CLUSTERS else model.backend,
         run=RunOptions(progress=False),
         **parameters,
     )

@@ -10,11 +10,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from klnmf.backends.base import Backend, Fixed, Improve, Multiply, RowTotals, Rule, Solve
+from klnmf.backends.cpu import RowResults, effective_threads
 from klnmf.backends.cuda import factors
+from klnmf.backends.cuda.device_data import DeviceData
 from klnmf.backends.cuda.factors import CudaFactor, add_columns
 from klnmf.backends.cuda.modules import MOST_COMPONENTS, RankClass
-from klnmf.backends.cuda.rows import NULL, DeviceRows, check_memory
-from klnmf.data.sparse_data import CountData, RowView
+from klnmf.backends.cuda.rows import NULL, DeviceRows
+from klnmf.data.sparse_data import CountData
 from klnmf.support.array_types import Array
 
 DONE, WAITS = 1, 4  # of a row, see kernels/layout.cu
@@ -24,18 +26,6 @@ SWEEPS, LAST_MOVE = 8, 0.2
 # No row comes closer in float32.
 LEAST_TOLERANCE = 16 * float(np.finfo(np.float32).eps)
 OLDEST = (7, 0)  # compute capability
-
-
-class AsFloat32(CountData):
-    """Data in float64 whose values float32 holds: the type of the factors is the only change."""
-
-    def __init__(self, data: CountData) -> None:
-        self.shape, self.dtype, self.constraints = data.shape, np.dtype("f4"), data.constraints
-        self._data = data
-
-    def view(self, mode: int) -> RowView:
-        """See :class:`CountData`."""
-        return self._data.view(mode)
 
 
 @cache
@@ -55,9 +45,10 @@ def _why_not() -> str | None:
 
 
 class CudaBackend(Backend):
-    """All of X on one GPU, by rows and by columns; factors in float32, sums in float64.
+    """X on one GPU, by rows and by columns, or streamed to it; factors in float32, sums in float64.
 
-    Every sum has a fixed order: a fit has the same bits on every run on the same kind of GPU.
+    Every sum has a fixed order: a fit has the same bits on every run on the same kind of GPU,
+    whether X fits there or not.
     """
 
     name: ClassVar[str] = "cuda"
@@ -67,18 +58,19 @@ class CudaBackend(Backend):
     most_modes: ClassVar[int | None] = 2
     most_components: ClassVar[int | None] = MOST_COMPONENTS
     checkpoints_of: ClassVar[str | None] = "cpu"  # a fit goes on on the other, to rounding
+    values_cost_a_pass: ClassVar[bool] = True
+    memory_limit: ClassVar[int | None] = None  # bytes to use of the device at most; None: all
+    data: DeviceData
 
     def __init__(self, data: CountData, n_threads: int | None = None) -> None:
-        if data.dtype == np.float64:
-            if not data.is_exact_in_float32:
-                raise ValueError(
-                    "backend='cuda' computes in float32, which cannot hold all values of X (with "
-                    "their weights) exactly. Pass dtype='float32' to round them, or choose "
-                    "backend='cpu'."
-                )
-            data = AsFloat32(data)
-        self.data, self.n_threads = data, n_threads
-        self._rows: dict[int, DeviceRows] = {}
+        if data.dtype == np.float64 and not data.is_exact_in_float32:
+            raise ValueError(
+                "backend='cuda' computes in float32, which cannot hold all values of X (with "
+                "their weights) exactly. Pass dtype='float32' to round them, or choose "
+                "backend='cpu'."
+            )
+        self.n_threads: int = effective_threads(n_threads)
+        self.data = DeviceData(data, self.n_threads, self.memory_limit)
         self._lock = threading.RLock()  # runs on several threads share the scratch memory
 
     @classmethod
@@ -86,20 +78,31 @@ class CudaBackend(Backend):
         """See :class:`~klnmf.backends.base.Backend`."""
         return _why_not()
 
+    @classmethod
+    def found_here(cls) -> str:
+        """See :class:`~klnmf.backends.base.Backend`."""
+        import cupy as cp
+
+        facts = cp.cuda.runtime.getDeviceProperties(cp.cuda.runtime.getDevice())
+        version = f"compute capability {facts['major']}.{facts['minor']}"
+        slower = "" if facts["major"] >= 8 else ", slower without tensor units for bfloat16"
+        return f"{cls.summary} ({facts['name'].decode()}, {version}{slower})"
+
+    def with_threads(self, n_threads: int | None) -> CudaBackend:
+        """See :class:`~klnmf.backends.base.Backend`: X is on the device once."""
+        return self
+
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
-        self._rows.clear()
+        self.data.close()
 
     # ---- factors ---------------------------------------------------------------------------------
 
     def upload(self, array: Any, mode: int, dtype: Any = None) -> CudaFactor:
         """See :class:`~klnmf.backends.base.Backend`."""
         rank_class = RankClass.of(array.shape[1], max(self.data.shape))
-        # The least that anything needs: X once, two factors and what a half-step makes of one.
-        numbers = 3 * sum(self.data.shape) * rank_class.stride
-        n_resident = sum(rows.nnz for rows in self._rows.values())
-        check_memory(4 * numbers + 8 * max(self.data.nnz - n_resident, 0), "X and its factors")
-        return factors.uploaded(array, rank_class)
+        self.data.make_room(rank_class)
+        return factors.uploaded(array, rank_class, self.n_threads)
 
     def download(self, factor: CudaFactor, rows: Array | None = None) -> Array:
         """See :class:`~klnmf.backends.base.Backend`."""
@@ -146,7 +149,7 @@ class CudaBackend(Backend):
 
     def sums_and_squares(self, mode: int, factor: CudaFactor) -> tuple[Array, Array]:
         """See :class:`~klnmf.backends.base.Backend`."""
-        rows = self._rows_of(mode)
+        rows = self.data.rows(mode)
         if rows.shares is NULL:
             sums = self._sums(factor)
         else:
@@ -159,16 +162,10 @@ class CudaBackend(Backend):
 
     # ---- row problems ----------------------------------------------------------------------------
 
-    def _rows_of(self, mode: int) -> DeviceRows:
-        with self._lock:
-            if mode not in self._rows:
-                self._rows[mode] = DeviceRows(self.data.view(mode))
-            return self._rows[mode]
-
     def update_rows(self, x: CudaFactor, fixed: Fixed, rule: Rule) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         with self._lock:
-            half_step = HalfStep(self._rows_of(fixed.mode), x, fixed)
+            half_step = HalfStep(self.data.rows(fixed.mode), x, fixed)
             x.sums = None
             half_step.apply(rule)
             totals = half_step.totals(rule)
@@ -180,9 +177,14 @@ class CudaBackend(Backend):
     def evaluate(self, x: CudaFactor, fixed: Fixed, want_residual: bool = True) -> RowTotals:
         """See :class:`~klnmf.backends.base.Backend`."""
         with self._lock:
-            half_step = HalfStep(self._rows_of(fixed.mode), x, fixed)
+            half_step = HalfStep(self.data.rows(fixed.mode), x, fixed)
             half_step.evaluate(with_sums=want_residual)
             return half_step.totals()
+
+    def results_by_row(self, mode: int) -> RowResults:
+        """Return what the last half-step or evaluation of a mode says of every row."""
+        rows = self.data.rows(mode)
+        return RowResults(rows.row_values.get(), rows.kkt.get(), rows.gaps.get())
 
 
 class HalfStep:
@@ -195,8 +197,8 @@ class HalfStep:
         self.layout = x.rank_class
         self.terms = self._terms(fixed)
         self.scratch: tuple[Any, Any] | None = None
-        self.tasks: Any = NULL  # numbers of the tasks that are not done; NULL: all
-        self.n_tasks = rows.n_tasks
+        # Of each chunk with tasks that are not done: their numbers (NULL: all), and how many.
+        self.left = {number: (NULL, chunk.n_tasks) for number, chunk in enumerate(rows.chunks)}
 
     def _terms(self, fixed: Fixed) -> tuple[Any, ...]:
         """Arguments of kernels that say what the rows have beside their nonzeros."""
@@ -235,9 +237,14 @@ class HalfStep:
         kernel = self.x.kernel(name)
         kernel((blocks,), (threads,), arguments, shared_mem=4 * floats)
 
-    @property
-    def _all_tasks(self) -> tuple[Any, ...]:
-        return (self.tasks, np.int32(self.n_tasks), *self.rows.tasks, self.A.array, self.x.array)
+    def _over_tasks(self, name: str, arguments: Any, floats: int, warps: int) -> None:
+        """Launch a kernel for the tasks that are left, with so much shared memory for a warp."""
+        for number, tasks in self.rows.loaded(list(self.left)):
+            which, count = self.left[number]
+            arrays = (which, np.int32(count), *tasks, self.A.array, self.x.array)
+            blocks = -(-count // warps)
+            if blocks:
+                self._launch(name, blocks, 32 * warps, (*arrays, *arguments), warps * floats)
 
     @property
     def _long(self) -> tuple[Any, ...]:
@@ -261,13 +268,8 @@ class HalfStep:
         flags = (np.int32(flag) for flag in (passed, tested, only_sums, measured))
         settings = (np.float32(power), *flags, *self.scratch, rows.state, rows.kkt, rows.gaps)
         parts, warps = rows.parts(layout.sums_part, np.float32), layout.warps
-        self._launch(
-            "first_order",
-            -(-self.n_tasks // warps),
-            32 * warps,
-            (*self._all_tasks, *self.terms, *settings, parts),
-            warps * 3 * layout.stride,
-        )
+        arguments = (*self.terms, *settings, parts)
+        self._over_tasks("first_order", arguments, 3 * layout.stride, warps)
         if rows.n_long:
             arguments = (*self._long, *settings, parts)
             self._launch("first_order_long", rows.n_long, 128, arguments)
@@ -283,13 +285,8 @@ class HalfStep:
         flags = (np.int32(least), np.int32(measured))
         settings = (*how, *flags, sums, rows.state, rows.kkt, rows.gaps)
         parts, warps = rows.parts(layout.matrix_part, np.float32), layout.warps
-        self._launch(
-            "second_order",
-            -(-self.n_tasks // warps),
-            32 * warps,
-            (*self._all_tasks, *self.terms, *settings, parts),
-            warps * layout.step_shared,
-        )
+        arguments = (*self.terms, *settings, parts)
+        self._over_tasks("second_order", arguments, layout.step_shared, warps)
         if rows.n_long:
             arguments, floats = (*self._long, *settings, parts), layout.step_shared
             self._launch(
@@ -303,10 +300,9 @@ class HalfStep:
         if not with_sums:  # those of the half-step stay
             results = (rows.row_values, *self.cp.empty((2, rows.n_rows)))
         parts = rows.parts(layout.stride + 2, np.float64)
-        arguments = (NULL, np.int32(rows.n_tasks), *rows.tasks, self.A.array, self.x.array)
         floats = -(-layout.stride // 2) * 2 + 2 * layout.stride
         kernel = "evaluate" if with_sums else "value"
-        self._launch(kernel, rows.n_tasks, 32, (*arguments, *self.terms, parts, *results), floats)
+        self._over_tasks(kernel, (*self.terms, parts, *results), floats, 1)
         if rows.n_long:
             ends = (np.int32(with_sums), parts, *results)
             self._launch("evaluate_long", rows.n_long, 128, (*self._long, *ends))
@@ -367,7 +363,16 @@ class HalfStep:
         tolerance = max(rule.tolerance, LEAST_TOLERANCE)
         for number in range(rule.rounds):
             self.second_order(tolerance, least=rule.cold and number == 0, measured=number == 0)
-            left = self.cp.flatnonzero((self.rows.state[self.rows.task_rows] & DONE) == 0)
-            if not len(left):
+            self._find_left()
+            if not self.left:
                 break
-            self.tasks, self.n_tasks = left.astype(np.int32), len(left)
+
+    def _find_left(self) -> None:
+        """Leave out the tasks of rows that are done."""
+        found = {}
+        for number in self.left:
+            rows = self.rows.chunks[number].tasks[0]
+            left = self.cp.flatnonzero((self.rows.state[rows] & DONE) == 0)
+            if len(left):
+                found[number] = (left.astype(np.int32), len(left))
+        self.left = found

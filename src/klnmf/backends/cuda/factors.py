@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from klnmf.backends.cuda.modules import RankClass, module
+from klnmf.backends.cuda.transfer import send
 from klnmf.support.array_types import Array
 
 ROWS_OF_STRIP = 1024  # of column sums: fixed, so that these do not depend on the device
@@ -50,14 +51,21 @@ class CudaFactor:
         return cp.asarray(padded)
 
 
-def uploaded(array: Any, rank_class: RankClass) -> CudaFactor:
-    """Return a factor with the entries of a NumPy array."""
+def uploaded(array: Any, rank_class: RankClass, n_threads: int = 1) -> CudaFactor:
+    """Return a factor with the entries of a NumPy array, or of a description with ``part``."""
     import cupy as cp
 
-    host = np.ascontiguousarray(np.asarray(array), dtype=np.float32)
-    target = cp.zeros((len(host), rank_class.stride), dtype=np.float32)
-    target[:, : host.shape[1]] = cp.asarray(host)
-    return CudaFactor(target, host.shape[1], rank_class)
+    (n_rows, rank), part_of = array.shape, getattr(array, "part", None)
+    there = cp.empty((n_rows, rank), dtype=np.float32)
+
+    def fill(begin: int, end: int, out: Array) -> None:
+        rows = slice(begin, end)
+        out.reshape(-1, rank)[:] = np.asarray(array[rows] if part_of is None else part_of(rows))
+
+    send(fill, there, rank, n_threads)
+    target = cp.zeros((n_rows, rank_class.stride), dtype=np.float32)
+    target[:, :rank] = there
+    return CudaFactor(target, rank, rank_class)
 
 
 def downloaded(factor: CudaFactor, rows: Array | None) -> Array:

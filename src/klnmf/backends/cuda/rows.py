@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from klnmf.backends.cuda.streaming import ChunkStream
 from klnmf.data.row_constraints import Pattern, RowConstraints
 from klnmf.data.sparse_data import RowView
 from klnmf.support.array_types import Array
@@ -27,18 +30,38 @@ def row_starts(lengths: Array) -> Array:
     return np.concatenate([np.zeros(1, np.int64), np.cumsum(rounded, dtype=np.int64)])
 
 
+# One warp for each task. Sums of whole numbers and smallest values are the same in any order.
 SPREAD = """
-extern "C" __global__ void spread_rows(int n_rows, const long long* from, const long long* to,
-                                       const int* columns, const float* values,
-                                       int* to_columns, float* to_values) {
-    const int row = blockIdx.x * 8 + (threadIdx.x >> 5);
-    if (row >= n_rows)
+extern "C" __global__ void spread_rows(int count, const int* rows, const long long* begins,
+                                       const long long* ends, const long long* shifts,
+                                       long long first, long long first_place,
+                                       const int* columns, const float* values, int* to_columns,
+                                       float* to_values, float* least, double* totals,
+                                       int* numbers) {
+    const int task = blockIdx.x * 8 + (threadIdx.x >> 5), lane = threadIdx.x & 31;
+    if (task >= count)
         return;
-    const long long begin = from[row], length = from[row + 1] - begin, target = to[row];
-    for (long long i = threadIdx.x & 31; i < length; i += 32) {
-        to_columns[target + i] = columns[begin + i];
-        to_values[target + i] = values[begin + i];
+    const int row = rows[task];
+    const long long begin = begins[task], length = ends[task] - begin;
+    const long long from = begin + shifts[row] - first, to = begin - first_place;
+    float smallest = 1.f;
+    double sum = 0;
+    for (long long i = lane; i < length; i += 32) {
+        const float value = values[from + i];
+        to_columns[to + i] = columns[from + i];
+        to_values[to + i] = value;
+        smallest = fminf(smallest, value), sum += value;
+        if (numbers)
+            numbers[from + i] = row;
     }
+    for (int o = 16; o; o >>= 1) {
+        smallest = fminf(smallest, __shfl_xor_sync(0xffffffffu, smallest, o));
+        sum += __shfl_xor_sync(0xffffffffu, sum, o);
+    }
+    if (lane == 0 && least)
+        atomicMin(reinterpret_cast<int*>(least + row), __float_as_int(smallest));
+    if (lane == 0 && totals)
+        atomicAdd(totals + row, sum);
 }
 """
 
@@ -74,7 +97,9 @@ class Tasks(NamedTuple):
 
         begin, end = starts[row] + cut(number), starts[row] + cut(number + 1)
         short = np.flatnonzero(lengths <= longest)
-        short = short[np.argsort(-lengths[short], kind="stable")]
+        # In 16 bits, which NumPy sorts by counting.
+        rank = (longest - lengths[short]).astype(np.uint16 if longest < 2**16 else np.int64)
+        short = short[np.argsort(rank, kind="stable")]
         return cls(
             np.concatenate([row, short]).astype(np.int32),
             np.concatenate([begin, starts[short]]).astype(np.int64),
@@ -84,16 +109,31 @@ class Tasks(NamedTuple):
             first.astype(np.int32),
         )
 
-    def near_each_other(self, columns: Any) -> Tasks:
+    def near_each_other(self, shifts: Array, columns: Any) -> Tasks:
         """Order the pieces by their first column: those at work at a time read the same rows."""
         import cupy as cp
 
         n_pieces = int(self.first_slots[-1])
-        first = columns[cp.asarray(self.begin[:n_pieces])].get()
+        places = self.begin[:n_pieces] + shifts[self.row[:n_pieces]]
+        first = columns[cp.asarray(places)].get()
         order = np.argsort(first, kind="stable")
         for array in self[:4]:
             array[:n_pieces] = array[:n_pieces][order]
         return self
+
+    def chunks(self, most: int) -> list[Array]:
+        """Numbers of the tasks of chunks, each of at most so many nonzeros on the device.
+
+        >>> [chunk.tolist() for chunk in Tasks.of(np.array([2, 0, 41, 7]), 40).chunks(40)]
+        [[0, 3, 4], [1, 2]]
+        """
+        by_place = np.lexsort((self.end, self.begin))
+        begin, end = self.begin[by_place], self.end[by_place]
+        cuts = [0]
+        while cuts[-1] < len(by_place):
+            stop = int(np.searchsorted(end, begin[cuts[-1]] + most, side="right"))
+            cuts.append(max(stop, cuts[-1] + 1))
+        return [np.sort(by_place[a:b]) for a, b in pairwise(cuts)]
 
 
 def bits_of(pattern: Pattern, words: int) -> Array:
@@ -110,38 +150,68 @@ def bits_of(pattern: Pattern, words: int) -> Array:
     return masks
 
 
-class DeviceRows:
-    """A view on the device, for kernels that take tasks."""
+class Chunk(NamedTuple):
+    """Tasks whose nonzeros are on the device together."""
 
-    def __init__(self, view: RowView) -> None:
+    tasks: tuple[Any, ...]  # row, begin, end and slot of each
+    n_tasks: int
+    entries: slice  # which of the view's nonzeros they have
+    first: int  # where these begin on the device
+    size: int
+
+
+class DeviceRows:
+    """A view for kernels that take tasks: on the device, or streamed to it in each pass.
+
+    ``raw`` are its columns and values on the device, if they are there, or else chunks of at most
+    ``most`` nonzeros are sent from the host by each pass. ``totals``, sums of the rows, are
+    computed if they are not given, and are exact for whole numbers; ``numbers`` gets the row of
+    each nonzero.
+    """
+
+    def __init__(
+        self,
+        view: RowView,
+        indptr: Array,
+        raw: tuple[Any, Any] | None = None,
+        *,
+        most: int = 0,
+        totals: Array | None = None,
+        numbers: Any = NULL,
+        n_threads: int = 1,
+    ) -> None:
         import cupy as cp
 
-        self.n_rows, self.n_columns, self.nnz = view.n_rows, view.n_columns, view.nnz
-        check_memory(16 * self.nnz + 128 * self.n_rows, "X")
-        lengths = np.diff(view.indptr)
+        self.n_rows, self.n_columns = len(indptr) - 1, view.n_columns
+        self.indptr, self.nnz = indptr, int(indptr[-1])
+        lengths = np.diff(indptr)
         starts = row_starts(lengths)
-        self.columns = cp.zeros(int(starts[-1]) + PADDING, dtype=np.int32)
-        self.values = cp.zeros(int(starts[-1]) + PADDING, dtype=np.float32)
-        spread = cp.RawKernel(SPREAD, "spread_rows")
-        least = np.ones(self.n_rows, dtype=np.float32)
-        for piece in view.pieces():
-            n_rows = len(piece.indptr) - 1
-            source = (piece.indices, piece.values.astype(np.float32, copy=False))
-            ends = (piece.indptr, starts[piece.rows])
-            arrays = (cp.asarray(np.ascontiguousarray(array)) for array in (*ends, *source))
-            arguments = (np.int32(n_rows), *arrays, self.columns, self.values)
-            spread((max(1, -(-n_rows // 8)),), (256,), arguments)
-            least[piece.rows] = least_roots(piece.indptr, piece.values)
-        tasks = Tasks.of(lengths, PIECE).near_each_other(self.columns)
-        self.task_rows, begin, end, slot, self.long_rows, self.first_slots = map(cp.asarray, tasks)
-        self.n_tasks, self.n_long, self.n_pieces = (
-            len(tasks.row),
-            len(tasks.long_rows),
-            int(tasks.first_slots[-1]),
-        )
-        self.tasks = (self.task_rows, begin, end, slot, self.columns, self.values)
-        self.totals = cp.asarray(view.row_sums)
-        self.least_root = cp.asarray(least) if (least < 1).any() else NULL
+        shifts = indptr[:-1] - starts[:-1]
+        tasks = Tasks.of(lengths, PIECE)
+        if raw is not None:
+            tasks = tasks.near_each_other(shifts, raw[0])
+        self.long_rows, self.first_slots = map(cp.asarray, tasks[4:])
+        self.n_long, self.n_pieces = len(tasks.long_rows), int(tasks.first_slots[-1])
+        together = [np.arange(len(tasks.row))] if raw is not None else tasks.chunks(most)
+        self.chunks = [_chunk(tasks, which, shifts) for which in together]
+        self._shifts = cp.asarray(shifts)
+        self._spread = cp.RawKernel(SPREAD, "spread_rows")
+        least = cp.ones(self.n_rows, dtype=np.float32)
+        self.totals = cp.zeros(self.n_rows) if totals is None else cp.asarray(totals)
+        self._facts = (least, self.totals if totals is None else NULL, numbers)
+        self._resident: tuple[Any, Any] | None = None
+        self._stream: ChunkStream | None = None
+        if raw is not None:
+            size = self.chunks[0].first + self.chunks[0].size + PADDING
+            arrays = (cp.zeros(size, dtype=np.int32), cp.zeros(size, dtype=np.float32))
+            self._spread_chunk(self.chunks[0], raw, 0, arrays, 0)
+            self._resident = arrays
+        else:
+            self._stream = ChunkStream(view, self.chunks, n_threads)
+            for _ in self.loaded():
+                pass
+        self._facts = (NULL, NULL, NULL)
+        self.least_root = cp.sqrt(least) if bool((least < 1).any()) else NULL
         self.constraints = view.row_constraints or RowConstraints()
         self._set_constraints(cp, self.constraints)
         # What launches leave: state of rows, and their value, residual and gap.
@@ -149,6 +219,38 @@ class DeviceRows:
         self.row_values, self.kkt, self.gaps = cp.zeros((3, self.n_rows))
         self._parts: dict[Any, Any] = {}
         self._masks: dict[int, tuple[Any, Any]] = {}
+
+    def _spread_chunk(
+        self, chunk: Chunk, raw: tuple[Any, Any], first: int, to: tuple[Any, Any], place: int
+    ) -> None:
+        """Copy the rows of a chunk to where kernels want them."""
+        ends = (self._shifts, np.int64(first), np.int64(place))
+        arguments = (np.int32(chunk.n_tasks), *chunk.tasks[:3], *ends, *raw, *to, *self._facts)
+        self._spread((max(1, -(-chunk.n_tasks // 8)),), (256,), arguments)
+
+    def loaded(self, wanted: Sequence[int] | None = None) -> Iterator[tuple[int, tuple[Any, ...]]]:
+        """Chunks one after the other, by number, and what kernels take of each.
+
+        What is launched between two of them sees its chunk; ``wanted`` leaves some out.
+        """
+        numbers = range(len(self.chunks)) if wanted is None else wanted
+        if self._resident is not None:
+            for number in numbers:
+                yield number, (*self.chunks[number].tasks, *self._resident)
+            return
+        assert self._stream is not None
+        for number, raw in self._stream.loaded(numbers):
+            chunk, there = self.chunks[number], self._stream.spread
+            self._spread_chunk(chunk, raw, chunk.entries.start, there, chunk.first)
+            self._stream.was_read()
+            # Kernels know places in all of the rows.
+            shifted = (np.uint64((array.data.ptr - 4 * chunk.first) % 2**64) for array in there)
+            yield number, (*chunk.tasks, *shifted)
+
+    def close(self) -> None:
+        """Let go of memory of the host."""
+        if self._stream is not None:
+            self._stream.close()
 
     def _set_constraints(self, cp: Any, constraints: RowConstraints) -> None:
         shares, missing = constraints.penalty_shares, constraints.missing
@@ -189,27 +291,16 @@ class DeviceRows:
         return self._parts[key]
 
 
-def check_memory(needed: float, what: str) -> None:
-    """Refuse what the device has no room for, before any work starts."""
+def _chunk(tasks: Tasks, which: Array, shifts: Array) -> Chunk:
+    """Return some tasks, whose nonzeros follow each other, on the device."""
     import cupy as cp
 
-    free = cp.cuda.runtime.memGetInfo()[0] + cp.get_default_memory_pool().free_bytes()
-    if needed > free:
-        raise MemoryError(
-            f"{what} need{'' if ' ' in what else 's'} {needed / 1e9:.1f} GB on the GPU, which has "
-            f"{free / 1e9:.1f} GB free: backend='cuda' holds everything there. Choose "
-            "backend='cpu', or a larger GPU."
-        )
-
-
-def least_roots(indptr: Array, values: Array) -> Array:
-    """Root of the smallest value of each row, 1 at most.
-
-    >>> least_roots(np.array([0, 2, 2, 3]), np.array([0.25, 3.0, 2.0]))
-    array([0.5, 1. , 1. ], dtype=float32)
-    """
-    least = np.ones(len(indptr) - 1)
-    filled = np.flatnonzero(np.diff(indptr))
-    if len(filled):
-        least[filled] = np.minimum.reduceat(values, indptr[filled])
-    return np.sqrt(np.minimum(least, 1.0)).astype(np.float32)
+    everything = len(which) == len(tasks.row)
+    row, begin, end, slot = (of if everything else of[which] for of in tasks[:4])
+    if not len(row):
+        return Chunk(tuple(map(cp.asarray, (row, begin, end, slot))), 0, slice(0, 0), 0, 0)
+    low, high = int(begin.argmin()), int(end.argmax())
+    first, last = int(begin[low]), int(end[high])
+    entries = slice(first + int(shifts[row[low]]), last + int(shifts[row[high]]))
+    arrays = tuple(map(cp.asarray, (row, begin, end, slot)))
+    return Chunk(arrays, len(row), entries, first, last - first)

@@ -100,6 +100,7 @@ class Cluster:
                     threads_per_worker=1,
                     processes=True,
                     dashboard_address=":0",  # any free port
+                    env={"CUDA_VISIBLE_DEVICES": ""},  # they would share one GPU
                     memory_limit=0,  # what would not fit here would not fit without workers either
                 )
                 break

@@ -18,6 +18,7 @@ from klnmf.backends.cpu import (
     evaluate_piece,
     update_piece,
 )
+from klnmf.backends.cuda.part_of_rows import PartOnDevice
 from klnmf.backends.dask.partition import Partition, Pieces
 from klnmf.backends.numpy_factors import NumpyFactors, weighted_powers
 from klnmf.data.sparse_data import Piece, RowView
@@ -46,6 +47,8 @@ class Context:
     n_threads: int
     data: RowView  # rows of X
     fixed: Fixed | None  # with all rows of the factors, and the slopes
+    # The same rows of X on the GPU of the worker, if it has one; brought there at the first use.
+    on_device: Callable[[], PartOnDevice] | None = None
 
     @property
     def size(self) -> int:
@@ -162,7 +165,10 @@ def _local(context: Context, rows: Array) -> Array:
 def update(context: Context, before: Array, rule: Rule) -> tuple[Array, Outcome]:
     """Apply a rule to every row of x; see :class:`~klnmf.backends.base.Backend`."""
     x, results = before.copy(), RowResults.empty(context.size)
-    if context.size:
+    if context.size and context.on_device is not None and PartOnDevice.can_do(x, rule):
+        assert context.fixed is not None
+        x, results = context.on_device().update(x, context.fixed, rule)
+    elif context.size:
         A, c, l2 = _fixed(context)
         update_piece(_piece(context), x, A, c, l2 or 0.0, rule, context.n_threads, results)
     return x, _outcome(context, x, results, rule.gives_value, rule.gives_gap)
@@ -171,7 +177,10 @@ def update(context: Context, before: Array, rule: Rule) -> tuple[Array, Outcome]
 def evaluate(context: Context, x: Array, want_residual: bool) -> Outcome:
     """Return values and residuals at x; see :class:`~klnmf.backends.base.Backend`."""
     results = RowResults.empty(context.size)
-    if context.size:
+    if context.size and context.on_device is not None and PartOnDevice.can_do(x):
+        assert context.fixed is not None
+        results = context.on_device().evaluate(x, context.fixed, want_residual)
+    elif context.size:
         how = (want_residual, context.n_threads)
         evaluate_piece(_piece(context), x, *_fixed(context), *how, results)
     return _outcome(context, x, results, has_values=True, has_gaps=True)

@@ -8,6 +8,7 @@ import asyncio
 import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ from distributed.protocol import to_serialize
 
 from klnmf.backends.base import Fixed
 from klnmf.backends.cpu import column_sums
+from klnmf.backends.cuda.part_of_rows import PartOnDevice, worker_has_device
 from klnmf.backends.dask import kernels
 from klnmf.backends.dask.kernels import Context, Operation
 from klnmf.backends.dask.partition import Layout
@@ -55,6 +57,10 @@ class FitOnWorker(WorkerPlugin):
         self._parts: dict[tuple[int, int], Array] = {}  # by version and part
         self._data: dict[tuple[int, int], RowView] = {}  # by mode and part
         self._whole: dict[int, Whole] = {}  # by mode
+        # Parts of X on the GPU of this worker, by mode and part; None: it has no GPU.
+        self._on_device: dict[tuple[int, int], PartOnDevice] | None = (
+            {} if worker_has_device() else None
+        )
         self._round = 0
         # One thread: one kernel at a time, on as many cores as the worker has threads.
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="klnmf")
@@ -64,7 +70,7 @@ class FitOnWorker(WorkerPlugin):
         """See distributed."""
         self.is_over = True
         worker.handlers.pop(self.name, None)
-        self._data, self._parts, self._whole = {}, {}, {}
+        self._data, self._parts, self._whole, self._on_device = {}, {}, {}, None
         self.layout = None
         self._pool.shutdown(wait=False)
 
@@ -145,11 +151,23 @@ class FitOnWorker(WorkerPlugin):
             n_threads=int(self.worker.state.nthreads),
             data=self._data[operation.mode, part],
             fixed=fixed,
+            on_device=None
+            if self._on_device is None
+            else partial(self._part_on_device, operation.mode, part),
         )
+
+    def _part_on_device(self, mode: int, part: int) -> PartOnDevice:
+        """Return a part of X on the GPU; only the thread that computes asks for it."""
+        assert self._on_device is not None
+        if (mode, part) not in self._on_device:
+            self._on_device[mode, part] = PartOnDevice(self._data[mode, part])
+        return self._on_device[mode, part]
 
     def _hold_data(self, layout: Layout) -> None:
         """Hold the parts of X, whatever Dask does with its copies of them."""
         self._data = {}
+        if self._on_device is not None:
+            self._on_device = {}
         for part, mode in itertools.product(layout.parts_at(self._address), (0, 1)):
             key = layout.keys[mode][part]
             if key not in self.worker.data:
