@@ -4,11 +4,10 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <memory>
-#include <new>
 #include <type_traits>
 #include <vector>
 
+#include "aligned_array.hpp"
 #include "inlined.hpp"
 #include "row_job.hpp"
 
@@ -76,10 +75,9 @@ public:
     explicit ScratchPool(const RowJob<T>& job) {
         RowScratch<T> measured;
         const std::size_t per_thread = lay_out(measured, nullptr, job);
-        memory_.reset(static_cast<std::byte*>(
-            ::operator new(per_thread * job.n_threads, std::align_val_t{alignment})));
+        memory_ = AlignedArray<std::byte>(per_thread * job.n_threads);
         threads_.resize(job.n_threads);
-        std::byte* next = memory_.get();
+        std::byte* next = memory_.data();
         for (RowScratch<T>& scratch : threads_) {
             next += lay_out(scratch, next, job);
             std::fill(scratch.x, scratch.x + scratch.stride, T(0));
@@ -132,13 +130,8 @@ private:
     static constexpr std::size_t align(std::size_t bytes) {
         return (bytes + alignment - 1) / alignment * alignment;
     }
-    struct Release {
-        void operator()(std::byte* memory) const {
-            ::operator delete(memory, std::align_val_t{alignment});
-        }
-    };
 
-    std::unique_ptr<std::byte, Release> memory_;
+    AlignedArray<std::byte> memory_;
     std::vector<RowScratch<T>> threads_;
 };
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import cProfile
 import json
 import math
+import pstats
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
-from benchmarks import whole_call_worker, whole_calls
+from benchmarks import whole_call_profile, whole_call_worker, whole_calls
 from benchmarks.whole_call_tables import (
     comparison,
     page_table,
@@ -159,3 +161,16 @@ def test_the_table_of_the_page_is_replaced_and_nothing_else() -> None:
     assert replace_between(new, "new", "some") == new
     with pytest.raises(SystemExit, match="has no part between"):
         replace_between("nothing", "new")
+
+
+# ---- profile -------------------------------------------------------------------------------------
+
+
+def test_the_profile_of_a_call_names_functions_of_klnmf_by_their_own_time() -> None:
+    X = sp.csr_array(np.random.default_rng(0).poisson(1.0, (60, 40)).astype(np.float32))
+    profile = cProfile.Profile()
+    profile.runcall(whole_call_profile.call, X, 3, 1, 0.0)
+    parts = whole_call_profile.parts_of(profile)
+    assert parts["cpu.update_piece"] > 0
+    total = pstats.Stats(profile).total_tt  # type: ignore[attr-defined]
+    assert sum(parts.values()) == pytest.approx(total)

@@ -21,7 +21,7 @@ for words in (["--help"], *([name, "--help"] for name in {commands})):
         main(words)
     except SystemExit:
         pass
-print("loaded:", *sorted({{"numpy", "scipy", "sklearn"}} & set(sys.modules)))
+print("loaded:", *sorted({{"dataclasses", "numpy", "scipy", "sklearn"}} & set(sys.modules)))
 """
 
 

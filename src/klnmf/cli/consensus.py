@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import warnings
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import MODEL
@@ -121,6 +120,8 @@ def _refitted(
 
     A fit from a given start keeps the order of the components, so that the groups stay theirs.
     """
+    from dataclasses import replace
+
     from klnmf.data.dominant_samples import DominantSamplesWarning
     from klnmf.data.not_counts import NotCountsWarning
     from klnmf.estimators.kl_nmf import KLNMF

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from klnmf.cli.messages import CommandError, UsageError
-from klnmf.support.input_files import not_there
 from klnmf.support.whole_files import link_target, writing
 
 # ---- inputs --------------------------------------------------------------------------------------
@@ -21,6 +20,7 @@ _INPUTS = ("model", "data", "row_names", "column_names", "component_names", "ran
 def check_inputs(args: argparse.Namespace) -> None:
     """Refuse, before any other check, an input that does not exist or is of the wrong kind."""
     from klnmf.saved.container import kind_of
+    from klnmf.support.input_files import not_there
 
     for name in _INPUTS:
         path = getattr(args, name, None)
