@@ -93,7 +93,10 @@ class DeviceData(CountData):
 
     def view(self, mode: int) -> RowView:
         """See :class:`CountData`."""
-        return self.base.view(0) if mode == 0 else self._columns
+        if mode == 0:
+            return self.base.view(0)
+        with self._lock:  # of runs on several threads, one makes them
+            return self._columns
 
     def row_constraints(self, mode: int) -> RowConstraints | None:
         """See :class:`CountData`."""
