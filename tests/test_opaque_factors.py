@@ -158,7 +158,7 @@ def test_model_selection_takes_a_backend_by_name(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(backends, "BACKENDS", table)
     quiet = {"random_state": 0, "run": RunOptions(progress=False)}
     for work in (
-        lambda backend: consensus(PURE, 3, n_runs=2, backend=backend, **quiet).W,
+        lambda backend: consensus(PURE, 3, 2, n_null_runs=0, backend=backend, **quiet).W,
         lambda backend: select_rank(PURE, [1, 2], n_splits=2, backend=backend, **quiet).deviance,
     ):
         monkeypatch.setattr(OpaqueBackend, "n_made", 0)
