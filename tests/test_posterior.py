@@ -1,0 +1,168 @@
+"""Components and proportions with the samples integrated out."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import stats
+
+from klnmf import KLNMF, RunOptions, _core
+from klnmf.simulate import simulate_counts
+from klnmf.uncertainty import Posterior, posterior
+
+# Most tests are content with few sweeps.
+pytestmark = pytest.mark.filterwarnings("ignore:The sweeps are too few")
+
+X = simulate_counts(80, 30, 3, counts_per_sample=150, random_state=0).X
+
+
+@pytest.fixture(scope="module", name="model")
+def fitted_model() -> KLNMF:
+    return KLNMF(3, random_state=0).fit(X)
+
+
+@pytest.fixture(scope="module", name="result")
+def integrated(model: KLNMF) -> Posterior:
+    return posterior(model, X, n_sweeps=150, random_state=0, n_threads=1)
+
+
+def arrays_of(result: Posterior) -> list[np.ndarray]:
+    parts = (result.components, result.proportions, result.sizes)
+    return [array for part in parts for array in dataclasses.astuple(part)]
+
+
+def assert_same_bits(first: Posterior, second: Posterior) -> None:
+    for one, other in zip(arrays_of(first), arrays_of(second), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert (first.drift, first.effective_draws) == (second.drift, second.effective_draws)
+
+
+# ---- draws ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [0.05, 0.7, 1.0, 2.0, 3.0, 3.5, 9.0, 250.0])
+def test_gamma_draws_have_their_distribution(shape: float) -> None:
+    draws = np.zeros(20_000)
+    _core.gamma_draws(shape, 3, draws)
+    assert stats.kstest(draws, "gamma", (shape,)).pvalue > 1e-3
+
+
+@pytest.mark.parametrize(
+    ("n", "p"), [(5, 0.3), (17, 0.02), (100, 0.97), (3000, 0.4), (10**6, 1e-5)]
+)
+def test_binomial_draws_have_their_distribution(n: int, p: float) -> None:
+    draws = np.zeros(20_000, dtype=np.int64)
+    _core.binomial_draws(n, p, 4, draws)
+    values, seen = np.unique(draws, return_counts=True)
+    expected = len(draws) * stats.binom.pmf(values, n, p)
+    often = expected >= 5.0
+    rest = len(draws) - expected[often].sum()
+    observed = np.append(seen[often], seen[~often].sum())
+    wanted = np.append(expected[often], rest)
+    kept = wanted > 1e-6
+    assert observed[~kept].sum() == 0
+    assert stats.chisquare(observed[kept], wanted[kept], sum_check=False).pvalue > 1e-3
+
+
+# ---- results -------------------------------------------------------------------------------------
+
+
+@settings(max_examples=5, deadline=None)
+@given(n_threads=st.integers(2, 9), seed=st.integers(0, 2**31 - 1))
+def test_the_number_of_threads_changes_no_bit(model: KLNMF, n_threads: int, seed: int) -> None:
+    one = posterior(model, X, n_sweeps=30, random_state=seed, n_threads=1)
+    other = posterior(model, X, n_sweeps=30, random_state=seed, n_threads=n_threads)
+    assert_same_bits(one, other)
+
+
+def test_intervals_hold_their_estimates(result: Posterior) -> None:
+    for part in (result.components, result.proportions, result.sizes):
+        assert (part.lower <= part.estimate).all()
+        assert (part.estimate <= part.upper).all()
+        np.testing.assert_allclose(part.estimate.sum(axis=1), 1.0)
+        assert (part.lower[~part.is_interior & (part.estimate < 0.5)] == 0.0).all()
+
+
+def test_the_model_goes_on(result: Posterior, model: KLNMF, tmp_path: Any) -> None:
+    found = result.model_
+    np.testing.assert_allclose(found.components_, result.components.estimate, rtol=1e-6)
+    found.save(tmp_path / "x.klnmf")
+    loaded = KLNMF.load(tmp_path / "x.klnmf")
+    np.testing.assert_array_equal(loaded.transform(X), found.transform(X))
+    assert found.data_checksum_ == model.data_checksum_
+
+
+def test_components_are_better_where_they_share_a_background() -> None:
+    generator = np.random.default_rng(0)
+    H = generator.dirichlet(np.full(40, 0.3), size=3) + 0.3 / 40
+    H /= H.sum(axis=1, keepdims=True)
+    P = generator.dirichlet(np.full(3, 0.5), size=600)
+    counts = generator.poisson(400 * P @ H)
+    start = KLNMF(3, random_state=0).fit(counts, H=H)
+    found = posterior(start, counts, n_sweeps=450, random_state=0)
+    fitted = start.components_ / start.components_.sum(axis=1, keepdims=True)
+    assert abs(found.components.estimate - H).sum() < 0.6 * abs(fitted - H).sum()
+
+
+def test_a_chain_that_was_cut_goes_on_to_the_same_bits(
+    model: KLNMF, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from klnmf.backends.gibbs import Sweeps
+
+    whole = posterior(model, X, n_sweeps=60, random_state=0)
+    run = RunOptions(checkpoint=tmp_path / "a.checkpoint", checkpoint_every=0.0)
+    sweep = Sweeps.sweep
+
+    def cut(self: Sweeps, number: int, *rest: Any) -> Any:
+        if number == 41:
+            raise KeyboardInterrupt
+        return sweep(self, number, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sweeps, "sweep", cut)
+        with pytest.raises(KeyboardInterrupt):
+            posterior(model, X, n_sweeps=60, random_state=0, run=run)
+    numbers = []
+
+    def seen(self: Sweeps, number: int, *rest: Any) -> Any:
+        numbers.append(number)
+        return sweep(self, number, *rest)
+
+    monkeypatch.setattr(Sweeps, "sweep", seen)
+    assert_same_bits(whole, posterior(model, X, n_sweeps=60, random_state=0, run=run))
+    assert numbers[0] == 41
+    with pytest.raises(ValueError, match="n_sweeps"):
+        posterior(model, X, n_sweeps=90, random_state=0, run=run)
+
+
+def test_what_is_known_of_components_stays(model: KLNMF) -> None:
+    known = model.components_[:1] * 3
+    barred = np.zeros((3, 30), dtype=bool)
+    barred[2, :5] = True
+    partial = KLNMF(3, fixed_components=known, zero_components=barred, random_state=0).fit(X)
+    found = posterior(partial, X, n_sweeps=60, random_state=0)
+    np.testing.assert_array_equal(found.model_.components_[0], partial.components_[0])
+    assert (found.components.upper[2, :5] == 0.0).all()
+    fixed = found.components.estimate[0]
+    np.testing.assert_array_equal(found.components.lower[0], fixed)
+    np.testing.assert_array_equal(found.components.upper[0], fixed)
+    assert (found.components.upper[1] > found.components.lower[1]).all()
+
+
+@pytest.mark.parametrize("name", ["sample_weight", "fixed_W"])
+def test_constraints_that_have_no_probability_are_refused(model: KLNMF, name: str) -> None:
+    with pytest.raises(ValueError, match=f"posterior does not take {name}: .*Fit a model without"):
+        posterior(model, X, **{name: np.ones(80)})
+
+
+def test_exposures_change_sizes_alone(model: KLNMF, result: Posterior) -> None:
+    exposure = np.where(model.transform(X).argmax(axis=1) == 0, 0.1, 1.0)
+    exposed = KLNMF(3, random_state=0).fit(X, H=model.components_, exposure=exposure)
+    found = posterior(exposed, X, n_sweeps=150, random_state=0, exposure=exposure)
+    np.testing.assert_allclose(found.components.estimate, result.components.estimate, atol=0.02)
+    assert found.sizes.estimate[0, 0] > 1.5 * result.sizes.estimate[0, 0]
