@@ -9,6 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from klnmf import _core
+from klnmf.data.row_constraints import Pattern
 from klnmf.support.array_types import Array, FloatArray
 
 # Settings of the prior, chosen on three simulated designs and measured on others
@@ -17,6 +18,10 @@ N_CLASSES = 8  # Dirichlet distributions of the proportions
 SHAPE = 2.0  # of the gamma distributions of the entries of H
 FEWEST_OF_CLASS = 10  # rows from which on the concentrations of a class are estimated
 CONCENTRATIONS = (1e-2, 300.0)  # smallest and largest
+# Share of nonzeros from which on the factors of a feature's zeros are drawn; below, they have their
+# means (docs/maths/posterior.md).
+LISTED_FROM = 0.2
+LEAST_EXPOSURE = 0.02
 LARGEST_COUNT = np.iinfo(np.int32).max
 
 
@@ -29,13 +34,15 @@ class Moments(NamedTuple):
 
 @dataclass
 class Chain:
-    """The state of the sampler: proportions up to a factor, components, and their priors."""
+    """The state of the sampler: proportions up to a factor or rates, components, and priors."""
 
     W: FloatArray  # n × r
     H: FloatArray  # m × r; each column sums to 1
     concentrations: FloatArray  # class × r
     class_weights: FloatArray
     scale_weights: FloatArray
+    masses: FloatArray  # sums of the components before they were scaled, which the rates in W lack
+    classes: Array  # of the rows; only rates depend on the last ones
 
     @classmethod
     def started(cls, W: FloatArray, H: FloatArray, seed: int) -> Chain:
@@ -49,6 +56,8 @@ class Chain:
             0.6 * np.exp(0.4 * perturbed),
             np.full(N_CLASSES, 1.0 / N_CLASSES),
             np.full(n_scales, 1.0 / n_scales),
+            np.ones(r),
+            np.zeros(len(W), dtype=np.int32),
         )
 
 
@@ -58,11 +67,28 @@ def scale_means(n_features: int) -> FloatArray:
     return np.ascontiguousarray(means[means < 1.0])
 
 
+@dataclass(frozen=True)
+class Cells:
+    """What the cells of counts have of their own: extra variation, and that they are missing."""
+
+    alpha: FloatArray  # relative variance of the rates of each feature
+    missing: Pattern | None = None
+
+
 class Sweeps:
-    """Sweeps over the rows of counts, which change a `Chain` in place."""
+    """Sweeps over the rows of counts, which change a `Chain` in place.
+
+    With ``cells``, W holds rates, in counts, instead of proportions.
+    """
 
     def __init__(
-        self, counts: sp.csr_array, chain: Chain, is_fixed: Array, seed: int, n_threads: int
+        self,
+        counts: sp.csr_array,
+        chain: Chain,
+        is_fixed: Array,
+        cells: Cells | None,
+        seed: int,
+        n_threads: int,
     ) -> None:
         self.chain, self._seed, self._n_threads = chain, seed, n_threads
         self._rows = (
@@ -76,6 +102,18 @@ class Sweeps:
         self._of_features = np.zeros((n_threads, m * r), dtype=np.int32)
         self._of_classes = np.zeros((n_threads, n_classes * (r + 2)), dtype=np.int64)
         self._moments = np.zeros((2 * m, r))
+        self._cells = cells
+        if cells is not None:
+            filled = np.bincount(self._rows[1], minlength=m) >= LISTED_FROM * counts.shape[0]
+            self._is_listed = filled & (cells.alpha > 0.0)
+            self._exposures = np.zeros((n_threads, m * r), dtype=np.int64)
+            total = max(float(counts.data.sum(dtype=np.int64)), 1.0)
+            self._unit = 2.0 ** np.floor(np.log2(2.0**62 / (1e3 * total)))
+
+    @property
+    def has_rates(self) -> bool:
+        """Whether W holds rates, not proportions up to a factor."""
+        return self._cells is not None
 
     def sweep(self, number: int, moments: FloatArray | None = None) -> Moments:
         """Draw everything once; this number of a sweep always has the same random numbers.
@@ -90,6 +128,7 @@ class Sweeps:
             chain.H,
             chain.concentrations,
             np.log(chain.class_weights),
+            None if self._cells is None else self._factors(self._cells),
             self._seed,
             2 * number,
             self._n_threads,
@@ -102,6 +141,7 @@ class Sweeps:
         responsibilities = np.zeros(len(self._means))
         _core.draw_components(
             self._of_features.sum(axis=0, dtype=np.int64).reshape(m, r),
+            np.zeros((0, r)) if self._cells is None else self._exposed(self._cells),
             self._means,
             chain.scale_weights,
             SHAPE,
@@ -110,11 +150,42 @@ class Sweeps:
             2 * number + 1,
             self._n_threads,
             chain.H,
+            chain.masses,
             self._moments,
             responsibilities,
         )
         chain.scale_weights = (responsibilities + 0.1) / np.sum(responsibilities + 0.1)
         return Moments(self._moments[:m], self._moments[m:])
+
+    def _factors(self, cells: Cells) -> _core.CellFactors:
+        """Return what the core needs to draw factors of cells."""
+        H, chain, none = self.chain.H, self.chain, np.zeros(0, dtype=np.int64)
+        others = np.where(self._is_listed, 0.0, 1.0)
+        self._exposures.fill(0)
+        return _core.CellFactors(
+            np.ascontiguousarray(cells.alpha, dtype=np.float64),
+            np.flatnonzero(self._is_listed).astype(np.int32),
+            others @ H,
+            np.ascontiguousarray(H.T @ ((others * cells.alpha)[:, np.newaxis] * H)),
+            chain.masses,
+            none if cells.missing is None else cells.missing.starts,
+            none if cells.missing is None else cells.missing.columns,
+            chain.classes,
+            self._exposures,
+            self._unit,
+        )
+
+    def _exposed(self, cells: Cells) -> FloatArray:
+        """Σ_i of factors times w, by feature and component.
+
+        In features that are not listed, zeros have the mean factor 1 − α y, so that their sums
+        follow from those of W and from its Gram matrix.
+        """
+        W, H = self.chain.W, self.chain.H
+        exposed = self._exposures.sum(axis=0).reshape(H.shape) / self._unit
+        rest = W.sum(axis=0) - cells.alpha[:, np.newaxis] * (H @ (W.T @ W))
+        exposed += np.where(self._is_listed[:, np.newaxis], 0.0, rest)
+        return np.ascontiguousarray(np.maximum(exposed, LEAST_EXPOSURE * W.sum(axis=0) + 1e-9))
 
     def _update_classes(self) -> None:
         """One step of Minka's fixed point for the concentrations, and the weights of classes."""

@@ -1,13 +1,14 @@
 """`posterior`: components and proportions with the samples integrated out."""
 
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.backends.cpu import effective_threads
-from klnmf.backends.gibbs import LARGEST_COUNT, Chain
+from klnmf.backends.gibbs import LARGEST_COUNT, Cells, Chain
+from klnmf.data.row_constraints import Pattern
 from klnmf.data.tensor_data import data_in_memory
 from klnmf.data.validation import warn_caller
 from klnmf.estimators.arguments import check_arguments
@@ -16,7 +17,7 @@ from klnmf.estimators.run_options import RunOptions, checked_run_options
 from klnmf.saved.periodic_file import data_identity
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_fraction, checked_whole
-from klnmf.topics.checks import Names
+from klnmf.topics.checks import Names, checked_choice
 from klnmf.uncertainty.data_of_fit import (
     DataOfFit,
     check_matrix_model,
@@ -25,8 +26,8 @@ from klnmf.uncertainty.data_of_fit import (
     names_of_features,
 )
 from klnmf.uncertainty.intervals import posterior_intervals
-from klnmf.uncertainty.overdispersion import poisson_dispersion
-from klnmf.uncertainty.parametric_bootstrap import given_entries, shares_of
+from klnmf.uncertainty.overdispersion import estimated_dispersion, poisson_dispersion
+from klnmf.uncertainty.parametric_bootstrap import Noise, given_entries, shares_of
 from klnmf.uncertainty.posterior_chain import (
     PosteriorFile,
     Sums,
@@ -44,7 +45,6 @@ REFUSED = {
     "feature_weight": "weighted counts are not counts, for which there is a probability",
     "fixed_W": "the prior of proportions is for samples of which no column of W is known",
     "zero_W": "the prior of proportions is for samples that may have any component",
-    "missing": "the sampler takes every cell as observed",
 }
 FEWEST_SWEEPS = 30
 FLOOR = 1e-3  # share that the start gives to what the fit has at 0
@@ -56,6 +56,7 @@ def posterior(
     *,
     n_sweeps: int = 1500,
     level: float = 0.95,
+    noise: Noise = "estimated",
     samples: npt.ArrayLike | None = None,
     feature_names: Names | None = None,
     n_threads: int | None = None,
@@ -84,6 +85,9 @@ def posterior(
         Number of sweeps; the first third is burn-in. The result says if that is not enough.
     level : float, default=0.95
         Probability with which an interval should contain the true value.
+    noise : {"estimated", "poisson"}, default="estimated"
+        Whether counts vary around their rates as the data do (see `dispersion`), or as Poisson
+        counts. More variation takes more time: the zeros of common features have to be drawn too.
     samples, feature_names
         As in `bootstrap`.
     n_threads : int, default=None
@@ -94,9 +98,9 @@ def posterior(
         Checkpoint and progress bar. A call that was interrupted continues from its checkpoint to
         the same result.
     **constraints
-        ``exposure``, as in ``KLNMF.fit``, if the model was fitted with it. Fixed components stay
-        as they are, and entries that ``zero_components`` bars stay 0. Models with
-        ``sample_weight``, ``feature_weight``, ``fixed_W``, ``zero_W`` or ``missing`` are refused.
+        ``exposure`` and ``missing``, as in ``KLNMF.fit``, if the model was fitted with them. Fixed
+        components stay as they are, and entries that ``zero_components`` bars stay 0. Models with
+        ``sample_weight``, ``feature_weight``, ``fixed_W`` or ``zero_W`` are refused.
 
     Returns
     -------
@@ -129,6 +133,7 @@ def posterior(
     options = checked_run_options(
         run, "posterior", "checkpoint", "checkpoint_every", "resume", "progress"
     )
+    checked_choice(noise, "noise", get_args(Noise))
     _refuse(model, constraints)
     threads = effective_threads(n_threads)
     way_out = "Pass the complete X of the fit, or fit a model to this X."
@@ -138,13 +143,32 @@ def posterior(
     chosen = chosen_samples(samples, counts.shape[0])
     file = PosteriorFile(options)
     seed = file.seed(random_state)
-    is_fixed = data.constraints.is_frozen(1)
-    work = file.resumed(_begun(data, counts, n_sweeps, seed), seed)
+    found = poisson_dispersion(counts.shape[1])
+    if noise == "estimated":
+        found = estimated_dispersion(data.fitted_rates)
+    missing = data.constraints.missing
+    cells = None
+    if missing is not None or not found.is_poisson:
+        cells = Cells(found.by_feature, None if missing is None else Pattern.of(missing))
+    totals = (data.W * data.H.sum(axis=0, dtype=np.float64)).sum(axis=1)
+    work = _begun(data, n_sweeps, seed, totals if cells is not None else None)
+    work = file.resumed(work, seed)
     exposure = data.constraints.exposure
-    masses = np.asarray(counts.sum(axis=1), dtype=np.float64)
-    masses = masses if exposure is None else masses / exposure
-    run_chain(work, counts, is_fixed, masses, file, options, threads)
-    result = _result(model, data, work, chosen, masses, level, names)
+    in_counts = np.ones_like(totals) if exposure is None else 1.0 / exposure
+    masses = totals if cells is None else in_counts
+    is_fixed = data.constraints.is_frozen(1)
+    run_chain(work, counts, is_fixed, cells, masses, file, options, threads)
+    result = _result(
+        model,
+        data,
+        work,
+        chosen,
+        totals,
+        level=level,
+        noise=noise,
+        dispersion=found,
+        feature_names=names,
+    )
     if result.warning is not None:
         warn_caller(result.warning, UserWarning)
     return result
@@ -170,8 +194,11 @@ def _whole_counts(counts: Any) -> sp.csr_array:
     return sp.csr_array((counts.data.astype(np.int32), counts.indices, counts.indptr), counts.shape)
 
 
-def _begun(data: DataOfFit, counts: sp.csr_array, n_sweeps: int, seed: int) -> Work:
-    """Return a chain at the shares of the fit, none of them 0 that need not be."""
+def _begun(data: DataOfFit, n_sweeps: int, seed: int, totals: FloatArray | None) -> Work:
+    """Return a chain at the shares of the fit, none of them 0 that need not be.
+
+    W are proportions, or rates if the totals of the samples are given.
+    """
     sums = data.H.sum(axis=0, dtype=np.float64)
     W = _smoothed((data.W * sums).T, FLOOR).T
     H = _smoothed(data.H, FLOOR / len(data.H))
@@ -186,6 +213,10 @@ def _begun(data: DataOfFit, counts: sp.csr_array, n_sweeps: int, seed: int) -> W
         "checksum of the start": data_in_memory(sp.csr_array(H)).sums_checksum,
         "checksum of what is known": data.constraints.checksum,
     }
+    if totals is not None:
+        exposure = data.constraints.exposure
+        W = W * (totals if exposure is None else totals * exposure)[:, np.newaxis]
+        identity["rates"] = True
     chain = Chain.started(np.ascontiguousarray(W), np.ascontiguousarray(H), seed)
     return Work(identity, seed, n_sweeps, chain, Sums.empty(n, m, r, n_sweeps - n_sweeps // 3))
 
@@ -202,11 +233,11 @@ def _result(
     data: DataOfFit,
     work: Work,
     chosen: Array,
-    masses: FloatArray,
-    level: float,
-    names: list[str] | None,
+    totals: FloatArray,
+    **about: Any,
 ) -> Posterior:
-    n_kept, sums = work.n_sweeps - work.n_burnt, work.sums
+    n_kept, sums, exposure = work.n_sweeps - work.n_burnt, work.sums, data.constraints.exposure
+    totals = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
     # Means and second moments, one below the other.
     (H, H2), (P, P2), (sizes, sizes2) = (
@@ -214,21 +245,20 @@ def _result(
     )
     moments = ((H.T, H2.T), (P[chosen], P2[chosen]), (sizes, sizes2))
     parts = zip(moments, fitted, given_entries(data, chosen), strict=True)
-    intervals = [posterior_intervals(*of, shares, given, level) for of, shares, given in parts]
+    intervals = [
+        posterior_intervals(*of, shares, given, about["level"]) for of, shares, given in parts
+    ]
     return Posterior(
         components=intervals[0],
         proportions=intervals[1],
         sizes=intervals[2],
         samples=chosen,
-        level=level,
-        noise="poisson",
-        dispersion=poisson_dispersion(len(H)),
-        feature_names=names,
-        model_=_model_of(model, intervals[0].estimate, P.T @ masses),
+        model_=_model_of(model, intervals[0].estimate, P.T @ totals),
         n_sweeps=work.n_sweeps,
         n_kept=n_kept,
         drift=drift_of(work),
         effective_draws=effective_draws(work),
+        **about,
     )
 
 

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from klnmf.backends.gibbs import Chain, Sweeps
+from klnmf.backends.gibbs import Cells, Chain, Sweeps
 from klnmf.estimators.run_options import RunOptions
 from klnmf.estimators.work_file import WorkFile
-from klnmf.saved.arrays import nonnegative, shaped_array
+from klnmf.saved.arrays import FLOATS, INDICES, nonnegative, shaped_array
 from klnmf.saved.container import Container
 from klnmf.saved.fields import Fields
 from klnmf.solvers.loop import held_interrupts
@@ -84,10 +84,10 @@ class PosteriorFile(WorkFile[Work]):
         """See :class:`WorkFile`."""
         for prefix, part in (("chain", work.chain), ("sums", work.sums)):
             for name, begun in vars(part).items():
-                stored = shaped_array(arrays, f"{prefix}.{name}", begun.shape, (np.float64,))
+                stored = shaped_array(arrays, f"{prefix}.{name}", begun.shape, (*FLOATS, *INDICES))
                 if name != "trace":
                     nonnegative(stored, name)
-                setattr(part, name, np.array(stored))
+                setattr(part, name, stored.astype(begun.dtype))
         work.done = min(content.whole("done"), work.n_sweeps)
         return work
 
@@ -96,12 +96,16 @@ def run_chain(
     work: Work,
     counts: sp.csr_array,
     is_fixed: Array,
+    cells: Cells | None,
     masses: FloatArray,
     file: PosteriorFile,
     options: RunOptions,
     n_threads: int,
 ) -> None:
-    """Do the sweeps that are left. ``masses`` are the totals of the samples per unit of exposure.
+    """Do the sweeps that are left.
+
+    ``masses`` are what the rows of W are multiplied by to be counts per unit of exposure, after
+    they were scaled to sums of 1 if they are proportions.
 
     With a checkpoint, Ctrl-C waits for the end of a sweep.
     """
@@ -114,8 +118,8 @@ def run_chain(
         file.kept(work),
     ):
         if work.done == 0:
-            _burn_in_on_some(work, counts, is_fixed, n_threads, bar)
-        sweeps = Sweeps(counts, work.chain, is_fixed, work.seed, n_threads)
+            _burn_in_on_some(work, counts, is_fixed, cells, n_threads, bar)
+        sweeps = Sweeps(counts, work.chain, is_fixed, cells, work.seed, n_threads)
         while work.done < work.n_sweeps:
             with held_interrupts() if has_file else nullcontext():
                 _sweep(work, sweeps, masses)
@@ -124,7 +128,12 @@ def run_chain(
 
 
 def _burn_in_on_some(
-    work: Work, counts: sp.csr_array, is_fixed: Array, n_threads: int, bar: Bar
+    work: Work,
+    counts: sp.csr_array,
+    is_fixed: Array,
+    cells: Cells | None,
+    n_threads: int,
+    bar: Bar,
 ) -> None:
     """Begin the burn-in on rows that are enough for H, where these are few of all."""
     n, (m, r) = counts.shape[0], work.chain.H.shape
@@ -133,14 +142,17 @@ def _burn_in_on_some(
     if 3 * n_some > n:
         return
     rows = np.sort(np.random.default_rng([work.seed, 2]).choice(n, n_some, replace=False))
-    chain = work.chain
-    whole, chain.W = chain.W, np.ascontiguousarray(chain.W[rows])
-    sweeps = Sweeps(counts[rows], chain, is_fixed, work.seed, n_threads)
+    chain, whole = work.chain, (work.chain.W, work.chain.classes)
+    chain.W, chain.classes = np.ascontiguousarray(whole[0][rows]), whole[1][rows]
+    if cells is not None and cells.missing is not None:
+        cells = replace(cells, missing=cells.missing.take(rows))
+    sweeps = Sweeps(counts[rows], chain, is_fixed, cells, work.seed, n_threads)
     for number in range(int(PART_ON_SOME_ROWS * work.n_burnt)):
         sweeps.sweep(number)
         bar.advance()
-    whole[rows] = chain.W
-    chain.W, work.done = whole, int(PART_ON_SOME_ROWS * work.n_burnt)
+    whole[0][rows], whole[1][rows] = chain.W, chain.classes
+    chain.W, chain.classes = whole
+    work.done = int(PART_ON_SOME_ROWS * work.n_burnt)
 
 
 def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
@@ -157,7 +169,7 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
     sums.components[m:] += found.square
     if kept < (work.n_sweeps - n_burnt) // 2:
         sums.first_half += found.mean
-    totals = work.chain.W.sum(axis=1)
+    totals = np.ones(1) if sweeps.has_rates else work.chain.W.sum(axis=1)
     shares = (masses / np.where(totals > 0.0, totals, 1.0)) @ work.chain.W
     shares /= max(shares.sum(), 1e-300)
     sums.sizes[0] += shares
