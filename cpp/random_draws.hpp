@@ -27,26 +27,35 @@ public:
     // Uniform in (0, 1), never one of the ends.
     KLNMF_INLINE double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
 
-    // Standard normal, by Marsaglia's polar method.
+    // Standard normal, by Marsaglia's polar method; it gives two, of which one is kept.
     double normal() {
+        if (has_spare_) {
+            has_spare_ = false;
+            return spare_;
+        }
         for (;;) {
             const double u = 2 * uniform() - 1, v = 2 * uniform() - 1, s = u * u + v * v;
-            if (s < 1 && s > 0)
-                return u * std::sqrt(-2 * std::log(s) / s);
+            if (s < 1 && s > 0) {
+                const double length = std::sqrt(-2 * std::log(s) / s);
+                spare_ = v * length;
+                has_spare_ = true;
+                return u * length;
+            }
         }
     }
 
-    // Gamma of scale 1: a sum of exponentials for a small whole shape, else Marsaglia and Tsang's
-    // rejection, with a power of a uniform below shape 1.
+    // Gamma of scale 1: a sum of exponentials for a small whole shape, Ahrens and Dieter's
+    // rejection below shape 1, else that of Marsaglia and Tsang.
     double gamma(double shape) {
+        if (shape < 1)
+            return gamma_below_one(shape);
         if (shape <= 4 && shape == std::floor(shape)) {
             double product = uniform();
             for (int i = 1; i < static_cast<int>(shape); ++i)
                 product *= uniform();
             return -std::log(product);
         }
-        const double boost = shape < 1 ? std::exp(std::log(uniform()) / shape) : 1.0;
-        const double d = (shape < 1 ? shape + 1 : shape) - 1.0 / 3, c = 1 / std::sqrt(9 * d);
+        const double d = shape - 1.0 / 3, c = 1 / std::sqrt(9 * d);
         for (;;) {
             const double x = normal(), root = 1 + c * x;
             if (root <= 0)
@@ -54,7 +63,7 @@ public:
             const double v = root * root * root, u = uniform(), square = x * x;
             if (u < 1 - 0.0331 * square * square ||
                 std::log(u) < 0.5 * square + d * (1 - v + std::log(v)))
-                return d * v * boost + smallest;
+                return d * v;
         }
     }
 
@@ -83,9 +92,35 @@ public:
     }
 
 private:
+    double gamma_below_one(double shape) {
+        const double b = 1 + shape * 0.36787944117144233; // 1 / e
+        for (;;) {
+            const double p = b * uniform(), u = uniform();
+            if (p <= 1) {
+                const double x = std::exp(std::log(p) / shape);
+                if (u <= 1 - x || u <= std::exp(-x))
+                    return x + smallest;
+            } else {
+                const double x = -std::log((b - p) / shape);
+                if (std::log(u) <= (shape - 1) * std::log(x))
+                    return x;
+            }
+        }
+    }
+
     static constexpr std::uint64_t step = 0x9E3779B97F4A7C15ULL;
     static constexpr double smallest = 1e-280; // what is positive stays so
     std::uint64_t state_;
+    double spare_ = 0;
+    bool has_spare_ = false;
 };
+
+// Number of the first of `n` rising sums above t; the last one if none is.
+KLNMF_INLINE int place_of(double t, const double* sums, int n) {
+    int place = 0;
+    for (int k = 0; k < n - 1; ++k)
+        place += sums[k] <= t;
+    return place;
+}
 
 } // namespace klnmf
