@@ -34,6 +34,7 @@ from klnmf.uncertainty.posterior_chain import (
     Work,
     drift_of,
     effective_draws,
+    moments_of_components,
     run_chain,
 )
 from klnmf.uncertainty.posterior_result import Posterior
@@ -236,12 +237,12 @@ def _result(
     totals: FloatArray,
     **about: Any,
 ) -> Posterior:
-    n_kept, sums, exposure = work.n_sweeps - work.n_burnt, work.sums, data.constraints.exposure
+    n_kept, exposure = work.n_kept, data.constraints.exposure
     totals = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
-    # Means and second moments, one below the other.
-    (H, H2), (P, P2), (sizes, sizes2) = (
-        np.split(part / n_kept, 2) for part in (sums.components, sums.proportions, sums.sizes)
+    H, H2 = moments_of_components(work)
+    (P, P2), (sizes, sizes2) = (
+        np.split(part / n_kept, 2) for part in (work.sums.proportions, work.sums.sizes)
     )
     moments = ((H.T, H2.T), (P[chosen], P2[chosen]), (sizes, sizes2))
     parts = zip(moments, fitted, given_entries(data, chosen), strict=True)
