@@ -1,7 +1,6 @@
 // The extension module klnmf._core: array types are checked here, everything else was checked in
 // Python.
 #include <nanobind/nanobind.h>
-#include <nanobind/ndarray.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
@@ -14,6 +13,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "binding_arrays.hpp"
 #include "component_passes.hpp"
 #include "data_passes.hpp"
 #include "instruction_sets.hpp"
@@ -21,27 +21,7 @@
 #include "row_job.hpp"
 #include "row_scratch.hpp"
 
-namespace nb = nanobind;
-using namespace nb::literals;
-
 namespace {
-
-template <class T>
-using In1 = nb::ndarray<const T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using In2 = nb::ndarray<const T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out1 = nb::ndarray<T, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out2 = nb::ndarray<T, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-
-// Threads never run with the interpreter's lock held.
-using Unlocked = nb::call_guard<nb::gil_scoped_release>;
-
-void require(bool holds, const char* what) {
-    if (!holds)
-        throw nb::value_error(what);
-}
 
 // The arrays of klnmf::RowConstraints, kept alive; one that is empty means that there is nothing of
 // the kind.
@@ -542,6 +522,7 @@ NB_MODULE(_core, m) {
     bind_index_passes<std::int32_t>(m);
     bind_index_passes<std::int64_t>(m);
     bind_component_passes(m);
+    bind_posterior(m);
     m.def(
         "are_floats",
         [](In1<double> values, int n_threads) {

@@ -52,8 +52,8 @@ PUBLIC = {
         Consensus NullAgreement RankSelection consensus select_rank
     """,
     "klnmf.uncertainty": """
-        Bootstrap DifferentialFeatures Dispersion Intervals bootstrap differential_features
-        dispersion sparse_assignment split_counts
+        Bootstrap DifferentialFeatures Dispersion Intervals Posterior bootstrap
+        differential_features dispersion posterior sparse_assignment split_counts
     """,
     "klnmf.evaluation": """
         HeldOutScores evaluate

@@ -1,75 +1,23 @@
 """Checkpoints of rank searches and of consensus runs, to resume them with the same result."""
 
-from abc import abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from klnmf.constraints.penalties import factor_name
 from klnmf.data.tensor_data import data_in_memory
-from klnmf.estimators.run_options import RunOptions
+from klnmf.estimators.work_file import WorkFile
 from klnmf.model_selection.growth import Factors
 from klnmf.model_selection.search import Plan, Search, Step
 from klnmf.saved.arrays import FLOATS, INDICES, array_named, nonnegative, shaped_array
-from klnmf.saved.checkpoints import should_resume
-from klnmf.saved.container import Container, SavedFileError, read_container
+from klnmf.saved.container import Container, SavedFileError
 from klnmf.saved.fields import Fields, shortened
-from klnmf.saved.periodic_file import PeriodicFile, data_identity
+from klnmf.saved.periodic_file import data_identity
 from klnmf.support.array_types import Array
-from klnmf.support.number_checks import seed_of
-
-Work = TypeVar("Work")
 
 # Largest absolute value of deviances, objectives and seconds, and their rounding errors below 0.
 _LARGEST, _ROUNDING = 1e100, 1e-6
 _SIGNED = ("objectives", "current_objectives", "stability")
-
-
-class WorkFile(PeriodicFile[Work]):
-    """The checkpoint of one piece of work; without a path, nothing is written."""
-
-    def __init__(self, options: RunOptions) -> None:
-        path = None if options.checkpoint is None else Path(options.checkpoint)
-        self.is_resumed = should_resume(path, options.resume)
-        self._has_path = path is not None
-        super().__init__(path or Path(), options.checkpoint_every)
-
-    @abstractmethod
-    def identity(self, work: Work) -> dict[str, Any]:
-        """Return everything that decides the result, except for the seed."""
-
-    @abstractmethod
-    def unpacked(self, work: Work, content: Fields, arrays: dict[str, Array]) -> Work:
-        """Return the work as the file holds it; ``work`` is where it began."""
-
-    def seed(self, random_state: Any) -> int:
-        """Return the seed of the file if none is given, or draw one."""
-        if self.is_resumed and random_state is None:
-            return self.stored_seed(Fields(read_container(self.path, self.kind).content, "content"))
-        return seed_of(random_state)
-
-    def resumed(self, work: Work, seed: int) -> Work:
-        """Return the work from the file, or ``work`` itself if it is not resumed."""
-        if not self.is_resumed:
-            return work
-        with self.reading(self.identity(work), seed) as (content, arrays):
-            return self.unpacked(work, content, arrays)
-
-    @contextmanager
-    def kept(self, work: Work) -> Iterator[None]:
-        """Write the work before and after the block: a wrong path is an error before any work."""
-        self.write_if_due(work)
-        try:
-            yield
-        finally:
-            self.write(work)
-
-    def _write(self, work: Work) -> None:
-        if self._has_path:
-            super()._write(work)
 
 
 # ---- consensus -----------------------------------------------------------------------------------

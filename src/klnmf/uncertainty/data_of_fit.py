@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import scipy.sparse as sp
 
 from klnmf.constraints.constraints import ComponentConstraints, Constraints
@@ -150,6 +151,27 @@ def names_of_features(model: FactorModel, feature_names: Names | None) -> list[s
     """Names that were passed or that the model saw in fit; None if there are none."""
     names = names_seen_in_fit(model) if feature_names is None else feature_names
     return None if names is None else checked_names(names, model.components_.shape[1])
+
+
+def chosen_samples(samples: npt.ArrayLike | None, n_samples: int) -> npt.NDArray[np.intp]:
+    """Row numbers of the samples that were asked for, by number or by a mask."""
+    if samples is None:
+        return np.arange(n_samples)
+    given = np.asarray(samples)
+    if given.size == 0:
+        return np.empty(0, dtype=np.intp)
+    if given.dtype == bool and given.shape == (n_samples,):
+        return np.flatnonzero(given)
+    if given.ndim != 1 or given.dtype.kind not in "iu":
+        raise ValueError(
+            f"samples must be row numbers or a mask of {n_samples} booleans; got an array of shape "
+            f"{given.shape} and type {given.dtype}."
+        )
+    if given.min() < 0 or given.max() >= n_samples:
+        raise ValueError(
+            f"samples must be from 0 to {n_samples - 1}; got {given.min()} to {given.max()}."
+        )
+    return given.astype(np.intp)
 
 
 def _whole_counts(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from scipy.special import betaincinv
 from scipy.stats import t as student
 
 from klnmf.data.sparse_data import InMemoryView, view_of
@@ -31,13 +32,14 @@ class Intervals:
     Attributes
     ----------
     estimate : ndarray of float
-        The share in the fitted model.
+        The share in the fitted model; of `posterior`, the mean of the share.
     lower, upper : ndarray of float
         Ends of the interval; NaN for an empty component or sample.
     standard_error : ndarray of float
-        Standard deviation of the share over the bootstrap runs.
+        Standard deviation of the share over the bootstrap runs; of `posterior`, that of the share.
     bias : ndarray of float
-        Mean over the runs minus the estimate. The intervals are not shifted by it, but wider.
+        Mean over the runs minus the estimate. The intervals are not shifted by it, but wider. Of
+        `posterior`: the share in the fitted model minus the estimate.
     is_interior : ndarray of bool
         Whether the entry is more than three standard errors from 0 and 1. Other entries have
         one-sided intervals, which start at 0 or end at 1.
@@ -93,6 +95,34 @@ def share_intervals(
     for end in (lower, upper):
         end[is_given] = estimate[is_given]
     return Intervals(estimate, lower, upper, standard_error, spread.mean - estimate, inside)
+
+
+def posterior_intervals(
+    mean: FloatArray, square: FloatArray, fitted: FloatArray, is_given: BoolArray, level: float
+) -> Intervals:
+    """Intervals for shares with these posterior means and second moments.
+
+    They are quantiles of the Beta distribution with the same mean and variance. The lower end is 0
+    where the mean is less than three standard deviations from 0, and the upper end 1 likewise.
+    ``fitted`` are the shares of the model that the sampler started from. A row without mass is one
+    of an empty sample.
+    """
+    estimate = np.where(is_given, fitted, mean)
+    variance = np.where(is_given, 0.0, np.maximum(square - mean**2, 0.0))
+    deviation = np.sqrt(variance)
+    p = np.clip(estimate, 1e-12, 1.0 - 1e-12)
+    size = np.clip(p * (1.0 - p) / np.maximum(variance, 1e-24) - 1.0, 1e-3, 1e12)
+    inside = interior(estimate, deviation)
+    tail = (1.0 - level) / 2.0
+    lower, upper = (betaincinv(p * size, (1.0 - p) * size, q) for q in (tail, 1.0 - tail))
+    lower[~inside & (estimate <= 0.5)] = 0.0
+    upper[~inside & (estimate > 0.5)] = 1.0
+    lower, upper = np.minimum(lower, estimate), np.maximum(upper, estimate)
+    empty = ~(estimate.sum(axis=1) > 0.0)
+    lower[empty] = upper[empty] = np.nan
+    for end in (lower, upper):
+        end[is_given] = estimate[is_given]
+    return Intervals(estimate, lower, upper, deviation, fitted - estimate, inside)
 
 
 def _largest_other(values: FloatArray) -> FloatArray:

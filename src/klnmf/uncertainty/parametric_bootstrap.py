@@ -24,6 +24,7 @@ from klnmf.uncertainty.bootstrap_result import Bootstrap
 from klnmf.uncertainty.data_of_fit import (
     DataOfFit,
     check_matrix_model,
+    chosen_samples,
     data_of_fit,
     names_of_features,
 )
@@ -140,7 +141,7 @@ def bootstrap(
     data = data_of_fit(model, X, {**constraints}, "bootstrap", way_out)
     names, mode_names, labels = _names(model, feature_names, data)
     n_samples, n_features, *_ = data.counts.shape
-    chosen = _chosen_samples(samples, n_samples)
+    chosen = chosen_samples(samples, n_samples)
     jobs = min(effective_threads(n_jobs, "n_jobs"), n_runs)
     seed = seed_of(random_state)
     estimated = noise == "estimated"
@@ -168,7 +169,7 @@ def bootstrap(
     rooms = _rooms(rates, found, chosen, spreads, level, data.constraints.exposure)
     intervals = [
         share_intervals(spread, room, given, level)
-        for spread, room, given in zip(spreads, rooms, _given(data, chosen), strict=True)
+        for spread, room, given in zip(spreads, rooms, given_entries(data, chosen), strict=True)
     ]
     return Bootstrap(
         components=intervals[0],
@@ -228,7 +229,7 @@ def shares_of(
     return mixture.feature_given_component, mixture.component_given_sample, masses, *others
 
 
-def _given(data: DataOfFit, samples: Array) -> list[Array]:
+def given_entries(data: DataOfFit, samples: Array) -> list[Array]:
     """By component and feature, by sample and component, and by component: what is not estimated.
 
     A fixed column of W does not fix the proportions: the scale of its component is estimated. Of a
@@ -324,23 +325,3 @@ def _added_share(added: FloatArray, total: FloatArray, share: FloatArray) -> Flo
     """Increase of a share if this amount is added to its part of the total."""
     grown = np.where(np.isfinite(added), (share * total + added) / (total + added), 1.0)
     return np.asarray(np.nan_to_num(grown - share, nan=0.0))
-
-
-def _chosen_samples(samples: npt.ArrayLike | None, n_samples: int) -> npt.NDArray[np.intp]:
-    if samples is None:
-        return np.arange(n_samples)
-    given = np.asarray(samples)
-    if given.size == 0:
-        return np.empty(0, dtype=np.intp)
-    if given.dtype == bool and given.shape == (n_samples,):
-        return np.flatnonzero(given)
-    if given.ndim != 1 or given.dtype.kind not in "iu":
-        raise ValueError(
-            f"samples must be row numbers or a mask of {n_samples} booleans; got an array of shape "
-            f"{given.shape} and type {given.dtype}."
-        )
-    if given.min() < 0 or given.max() >= n_samples:
-        raise ValueError(
-            f"samples must be from 0 to {n_samples - 1}; got {given.min()} to {given.max()}."
-        )
-    return given.astype(np.intp)

@@ -1,0 +1,274 @@
+"""The sweeps of `posterior`: burn-in, running sums, checkpoint, and how well the chain mixes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
+
+from klnmf.backends.gibbs import Cells, Chain, Sweeps
+from klnmf.estimators.run_options import RunOptions
+from klnmf.estimators.work_file import WorkFile
+from klnmf.saved.arrays import FLOATS, INDICES, nonnegative, shaped_array
+from klnmf.saved.container import Container
+from klnmf.saved.fields import Fields
+from klnmf.solvers.loop import held_interrupts
+from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.progress import Bar
+
+# The first part of the burn-in runs on some rows where these hold enough counts to tell the entries
+# of H, and are at most a third of all.
+FEWEST_ROWS = 1_000
+COUNTS_PER_ENTRY = 100
+PART_ON_SOME_ROWS = 0.6
+N_BATCHES = 8  # of kept sweeps, by whose means slow changes are known
+TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
+N_DIRECTIONS = 3
+LARGEST_SHARE = 0.5  # of one effective draw; with fewer than two, nothing is known of the spread
+
+
+@dataclass
+class Sums:
+    """Running sums over the kept sweeps; no draws are kept."""
+
+    components: FloatArray  # 2 m × r: means and second moments
+    batch: FloatArray  # m × r: the means, over the present batch
+    batch_squares: FloatArray  # m × r: squares of the means of batches
+    first_half: FloatArray  # m × r: the means, over the first half
+    proportions: FloatArray  # 2 n × r
+    sizes: FloatArray  # 2 × r
+    trace: FloatArray  # record × r²: the components as combinations of a reference
+    reference: FloatArray  # m × r
+
+    @classmethod
+    def empty(cls, n: int, m: int, r: int, n_kept: int) -> Sums:
+        """Return sums of nothing."""
+        n_traced = -(-n_kept // TRACED_EVERY)
+        of_H, others = (m, r), ((2 * n, r), (2, r), (n_traced, r * r), (m, r))
+        return cls(*(np.zeros(shape) for shape in ((2 * m, r), of_H, of_H, of_H, *others)))
+
+
+@dataclass
+class Work:
+    """A chain with its sums: all that a run needs to go on later."""
+
+    identity: dict[str, Any]
+    seed: int
+    n_sweeps: int
+    chain: Chain
+    sums: Sums
+    done: int = 0
+
+    @property
+    def n_burnt(self) -> int:
+        """Sweeps of the burn-in."""
+        return self.n_sweeps // 3
+
+    @property
+    def n_kept(self) -> int:
+        """Sweeps after the burn-in."""
+        return self.n_sweeps - self.n_burnt
+
+    @property
+    def batch_size(self) -> int:
+        """Kept sweeps of a batch; a few at the end may be in none."""
+        return self.n_kept // N_BATCHES
+
+
+class PosteriorFile(WorkFile[Work]):
+    """The checkpoint of a chain."""
+
+    kind, work_name = "posterior", "chain"
+
+    def identity(self, work: Work) -> dict[str, Any]:
+        """See :class:`WorkFile`."""
+        return work.identity | {"n_sweeps": work.n_sweeps}
+
+    def packed(self, work: Work) -> Container:
+        """See :class:`PeriodicFile`."""
+        arrays = {f"chain.{name}": array for name, array in vars(work.chain).items()}
+        arrays |= {f"sums.{name}": array for name, array in vars(work.sums).items()}
+        content = {"identity": self.identity(work), "seed": work.seed, "done": work.done}
+        return Container(self.kind, content, arrays)
+
+    def unpacked(self, work: Work, content: Fields, arrays: dict[str, Array]) -> Work:
+        """See :class:`WorkFile`."""
+        for prefix, part in (("chain", work.chain), ("sums", work.sums)):
+            for name, begun in vars(part).items():
+                stored = shaped_array(arrays, f"{prefix}.{name}", begun.shape, (*FLOATS, *INDICES))
+                if name != "trace":
+                    nonnegative(stored, name)
+                setattr(part, name, stored.astype(begun.dtype))
+        work.done = min(content.whole("done"), work.n_sweeps)
+        return work
+
+
+def run_chain(
+    work: Work,
+    counts: sp.csr_array,
+    is_fixed: Array,
+    cells: Cells | None,
+    masses: FloatArray,
+    file: PosteriorFile,
+    options: RunOptions,
+    n_threads: int,
+) -> None:
+    """Do the sweeps that are left.
+
+    ``masses`` are what the rows of W are multiplied by to be counts per unit of exposure, after
+    they were scaled to sums of 1 if they are proportions.
+
+    With a checkpoint, Ctrl-C waits for the end of a sweep.
+    """
+    has_file = options.checkpoint is not None
+    with (
+        Bar(
+            options.progress, total=work.n_sweeps, initial=work.done, desc="klnmf posterior"
+        ) as bar,
+        threadpool_limits(limits=1),  # products of small matrices do not depend on n_threads
+        file.kept(work),
+    ):
+        if work.done == 0:
+            _burn_in_on_some(work, counts, is_fixed, cells, n_threads, bar)
+        sweeps = Sweeps(counts, work.chain, is_fixed, cells, work.seed, n_threads)
+        while work.done < work.n_sweeps:
+            with held_interrupts() if has_file else nullcontext():
+                _sweep(work, sweeps, masses)
+            bar.advance()
+            file.write_if_due(work)
+
+
+def _burn_in_on_some(
+    work: Work,
+    counts: sp.csr_array,
+    is_fixed: Array,
+    cells: Cells | None,
+    n_threads: int,
+    bar: Bar,
+) -> None:
+    """Begin the burn-in on rows that are enough for H, where these are few of all."""
+    n, (m, r) = counts.shape[0], work.chain.H.shape
+    mean = max(float(counts.data.sum(dtype=np.int64)) / n, 1.0)
+    n_some = max(FEWEST_ROWS, int(COUNTS_PER_ENTRY * m * r / mean))
+    if 3 * n_some > n:
+        return
+    rows = np.sort(np.random.default_rng([work.seed, 2]).choice(n, n_some, replace=False))
+    chain, whole = work.chain, (work.chain.W, work.chain.classes)
+    chain.W, chain.classes = np.ascontiguousarray(whole[0][rows]), whole[1][rows]
+    if cells is not None and cells.missing is not None:
+        cells = replace(cells, missing=cells.missing.take(rows))
+    sweeps = Sweeps(counts[rows], chain, is_fixed, cells, work.seed, n_threads)
+    for number in range(int(PART_ON_SOME_ROWS * work.n_burnt)):
+        sweeps.sweep(number)
+        bar.advance()
+    whole[0][rows], whole[1][rows] = chain.W, chain.classes
+    chain.W, chain.classes = whole
+    work.done = int(PART_ON_SOME_ROWS * work.n_burnt)
+
+
+def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
+    sums, number, n_burnt = work.sums, work.done, work.n_burnt
+    if number < n_burnt:
+        sweeps.sweep(number)
+        work.done += 1
+        return
+    found = sweeps.sweep(number, sums.proportions)
+    m, kept = len(found.mean), number - n_burnt
+    if kept == 0:
+        sums.reference[:] = found.mean
+    sums.components[:m] += found.mean
+    sums.components[m:] += found.square
+    sums.batch += found.mean
+    if (kept + 1) % work.batch_size == 0 and kept < N_BATCHES * work.batch_size:
+        sums.batch_squares += (sums.batch / work.batch_size) ** 2
+        sums.batch[:] = 0.0
+    if kept < work.n_kept // 2:
+        sums.first_half += found.mean
+    totals = np.ones(1) if sweeps.has_rates else work.chain.W.sum(axis=1)
+    shares = (masses / np.where(totals > 0.0, totals, 1.0)) @ work.chain.W
+    shares /= max(shares.sum(), 1e-300)
+    sums.sizes[0] += shares
+    sums.sizes[1] += shares**2
+    if kept % TRACED_EVERY == 0:
+        coordinates, _ = _coordinates(sums.reference, found.mean)
+        sums.trace[kept // TRACED_EVERY] = coordinates.ravel()
+    work.done += 1
+
+
+def _coordinates(reference: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Weighted least-squares map C with H ≈ reference · C, and the Gram matrix of the reference.
+
+    An entry of a feature with the mean share q has a variance of about q.
+    """
+    weights = 1.0 / np.maximum(reference.mean(axis=1), 1e-12)
+    weighted = reference * weights[:, np.newaxis]
+    gram = reference.T @ weighted
+    return np.linalg.lstsq(gram, weighted.T @ H, rcond=1e-10)[0], gram
+
+
+def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
+    """Means and second moments of H, with what too few effective draws leave out.
+
+    Of n effective draws, the variance comes out 1 − 1/n times as large, and the mean has an error
+    of 1/n of it. This is so for the slow changes alone, which the means of batches show: their
+    variance enters (1 + 1/n) / (1 − 1/n) times.
+    """
+    m, n_kept = len(work.chain.H), work.n_kept
+    mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
+    # Sweeps after the last batch are in no batch.
+    of_batches = (work.sums.components[:m] - work.sums.batch) / (N_BATCHES * work.batch_size)
+    between = np.maximum(work.sums.batch_squares / N_BATCHES - of_batches**2, 0.0)
+    share = min(1.0 / effective_draws(work), LARGEST_SHARE)
+    return mean, square + between * ((1.0 + share) / (1.0 - share) - 1.0)
+
+
+def drift_of(work: Work) -> float:
+    """Difference of the halves' means of the components in posterior standard deviations."""
+    m, n_kept = len(work.chain.H), work.n_kept
+    mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
+    half = n_kept // 2
+    first = work.sums.first_half / half
+    second = (work.sums.components[:m] - work.sums.first_half) / (n_kept - half)
+    deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+    inside = (mean > 3.0 * deviation) & (deviation > 0.0)
+    if not inside.any():
+        return 0.0
+    return float(np.sqrt(np.mean(((first - second)[inside] / deviation[inside]) ** 2)))
+
+
+def effective_draws(work: Work) -> float:
+    """Independent draws that the kept sweeps are worth in the slowest leading direction.
+
+    The directions are the principal ones of the maps between the components of the sweeps and a
+    reference, in which all features of components move together.
+    """
+    n_kept, trace, r = work.n_kept, work.sums.trace, work.chain.H.shape[1]
+    _, gram = _coordinates(work.sums.reference, work.sums.reference)
+    values, vectors = np.linalg.eigh(gram)
+    root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    moved = np.einsum("ab,tbc->tac", root, trace.reshape(-1, r, r)).reshape(len(trace), -1)
+    series, sizes, _ = np.linalg.svd(moved - moved.mean(axis=0), full_matrices=False)
+    leading = series[:, :N_DIRECTIONS][:, sizes[:N_DIRECTIONS] > 1e-9 * max(sizes[0], 1e-300)]
+    lengths = [TRACED_EVERY * correlation_time(column) for column in leading.T]
+    return float(n_kept / max([1.0, *lengths]))
+
+
+def correlation_time(series: FloatArray) -> float:
+    """1 + 2 Σ autocorrelations, up to the first pair whose sum is not positive (Geyer).
+
+    >>> correlation_time(np.random.default_rng(0).standard_normal(4000)) < 1.3
+    True
+    """
+    n = len(series)
+    spectrum = np.fft.rfft(series - series.mean(), 2 * n)
+    correlations = np.fft.irfft(np.abs(spectrum) ** 2)[:n]
+    if not correlations[0] > 0.0:
+        return 1.0
+    correlations = correlations / correlations[0]
+    pairs = correlations[: n // 2 * 2].reshape(-1, 2).sum(axis=1)
+    stop = np.argmax(pairs <= 0.0) if (pairs <= 0.0).any() else len(pairs)
+    return float(max(2.0 * pairs[:stop].sum() - 1.0, 1.0))
