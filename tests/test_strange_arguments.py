@@ -123,6 +123,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.tl.fitted_model": lambda: {"adata": adata()},
     "klnmf.tl.name_programs": lambda: {"adata": adata(), "names": ["a", "b"]},
     "klnmf.tl.nmf": lambda: {"adata": adata(), "n_components": 2},
+    "klnmf.tl.posterior": lambda: {"adata": adata(), "n_sweeps": 30},
     "klnmf.tl.project": lambda: {"adata": adata(), "reference": FITTED, "key_added": "p"},
     "klnmf.tl.result": lambda: {"adata": adata(), "key": "nmf"},
     "klnmf.tl.select_rank": lambda: {"adata": adata(), "ranks": [1, 2]},

@@ -13,6 +13,7 @@ from klnmf.objective import kl_divergence
 from klnmf.report.gathering import Described
 from klnmf.report.tensors import DescribedTensor, tensor_rows
 from klnmf.report.vocabulary import counted
+from klnmf.support.descriptions import described as in_words
 from klnmf.support.descriptions import percentage
 from klnmf.support.result_tables import ResultTable
 
@@ -116,6 +117,19 @@ def rank_facts(described: Subject, selection: Any) -> RankFacts:
     if not agrees:
         heading += f"; this model has {n_components}"
     return RankFacts(agrees, heading, selection._shown())
+
+
+def check_intervals(described: Subject, intervals: Any) -> None:
+    """Refuse what is not a result with intervals, or is about another model."""
+    sizes = getattr(getattr(intervals, "sizes", None), "estimate", None)
+    if not isinstance(sizes, np.ndarray) or not hasattr(intervals, "_shown"):
+        given = in_words(intervals)
+        raise TypeError(f"intervals must be what posterior or bootstrap returns; got {given}.")
+    if sizes.size != described.n_components:
+        raise ValueError(
+            f"intervals are about {sizes.size} components, and the model has "
+            f"{described.n_components}. Pass the result for this model."
+        )
 
 
 def data_rows(described: Subject) -> list[tuple[str, str]]:
