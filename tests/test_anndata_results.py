@@ -92,6 +92,9 @@ def test_the_posterior_is_a_fit_of_its_own(fitted: ad.AnnData, tmp_path: Path) -
         shares = adata.obsm["X_nmf_posterior_shares"]
         np.testing.assert_allclose(shares, expected.proportions.estimate, atol=1e-6)
         assert len(tl.top_genes(adata, 4, key="nmf_posterior")) == 12
+        tl.differential(adata, key="nmf_posterior")
+        tests = tl.result(adata, "nmf_posterior_differential")
+        assert_same(tests, differential_features(expected))
     weighted = cells()
     tl.nmf(weighted, 3, sample_weight=np.ones(70), random_state=0)
     with pytest.raises(ValueError, match="does not take sample_weight"):

@@ -15,9 +15,11 @@ from klnmf.tl.fields import (
     as_entries,
     check_can_be_changed,
     data_of,
+    entries_of,
     fitted_model,
     put_fit,
     put_result,
+    result,
 )
 
 if TYPE_CHECKING:
@@ -36,7 +38,8 @@ def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     adata : AnnData
         Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, with the same cells.
     key : str, default="nmf"
-        The ``key_added`` of that call.
+        The ``key_added`` of that call. With "nmf_posterior", after `klnmf.tl.posterior`, the errors
+        include the uncertainty of the programs.
     **options
         Other arguments of `klnmf.uncertainty.differential_features`, such as ``against``,
         ``components`` or ``alternative``. By default all programs are compared with each other.
@@ -62,9 +65,12 @@ def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     (3, 30)
     """
     check_can_be_changed(adata)
-    model, data = fitted_model(adata, key), data_of(adata, key)
-    with checked_before():
-        found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
+    if entries_of(adata, key)["kind"] == "posterior":
+        found = uncertainty.differential_features(result(adata, key), **options)
+    else:
+        model, data = fitted_model(adata, key), data_of(adata, key)
+        with checked_before():
+            found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
     put_result(adata, f"{key}_differential", "differential", found, {"key": key})
 
 

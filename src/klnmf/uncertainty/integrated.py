@@ -32,6 +32,7 @@ from klnmf.uncertainty.posterior_chain import (
     PosteriorFile,
     Sums,
     Work,
+    covariances,
     drift_of,
     effective_draws,
     run_chain,
@@ -248,6 +249,10 @@ def _result(
     intervals = [
         posterior_intervals(*of, shares, given, about["level"]) for of, shares, given in parts
     ]
+    together = covariances(work)
+    if together is not None:
+        places = np.arange(H.shape[1])
+        together[:, places, places] = intervals[0].standard_error.T ** 2
     return Posterior(
         components=intervals[0],
         proportions=intervals[1],
@@ -258,6 +263,7 @@ def _result(
         n_kept=n_kept,
         drift=drift_of(work),
         effective_draws=effective_draws(work),
+        covariances=together,
         **about,
     )
 

@@ -27,6 +27,7 @@ COUNTS_PER_ENTRY = 100
 PART_ON_SOME_ROWS = 0.6
 TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
 N_DIRECTIONS = 3
+MOST_PRODUCTS = 1 << 25  # entries of the covariances: 256 MiB
 
 
 @dataclass
@@ -39,12 +40,16 @@ class Sums:
     sizes: FloatArray  # 2 × r
     trace: FloatArray  # record × r²: the components as combinations of a reference
     reference: FloatArray  # m × r
+    # m × (r + r²): sums of d and d dᵀ over the records, for the covariances of the entries of a
+    # feature, with d its means less the reference; no columns where they would be too many.
+    products: FloatArray
 
     @classmethod
     def empty(cls, n: int, m: int, r: int, n_kept: int) -> Sums:
         """Return sums of nothing."""
         shapes = ((2 * m, r), (m, r), (2 * n, r), (2, r), (-(-n_kept // TRACED_EVERY), r * r))
-        return cls(*(np.zeros(shape) for shape in (*shapes, (m, r))))
+        products = (m, r + r * r if m * r * r <= MOST_PRODUCTS else 0)
+        return cls(*(np.zeros(shape) for shape in (*shapes, (m, r), products)))
 
 
 @dataclass
@@ -85,7 +90,7 @@ class PosteriorFile(WorkFile[Work]):
         for prefix, part in (("chain", work.chain), ("sums", work.sums)):
             for name, begun in vars(part).items():
                 stored = shaped_array(arrays, f"{prefix}.{name}", begun.shape, (*FLOATS, *INDICES))
-                if name != "trace":
+                if name not in ("trace", "products"):
                     nonnegative(stored, name)
                 setattr(part, name, stored.astype(begun.dtype))
         work.done = min(content.whole("done"), work.n_sweeps)
@@ -177,6 +182,11 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
     if kept % TRACED_EVERY == 0:
         coordinates, _ = _coordinates(sums.reference, found.mean)
         sums.trace[kept // TRACED_EVERY] = coordinates.ravel()
+        if sums.products.size:
+            off = found.mean - sums.reference
+            sums.products[:, : off.shape[1]] += off
+            outer = off[:, :, np.newaxis] * off[:, np.newaxis, :]
+            sums.products[:, off.shape[1] :] += outer.reshape(m, -1)
     work.done += 1
 
 
@@ -189,6 +199,19 @@ def _coordinates(reference: FloatArray, H: FloatArray) -> tuple[FloatArray, Floa
     weighted = reference * weights[:, np.newaxis]
     gram = reference.T @ weighted
     return np.linalg.lstsq(gram, weighted.T @ H, rcond=1e-10)[0], gram
+
+
+def covariances(work: Work) -> FloatArray | None:
+    """Posterior covariances of the entries of each feature (m × r × r), but for the diagonals.
+
+    Given the draws of everything else the entries are independent, so it is the conditional means
+    that vary together.
+    """
+    products, (m, r) = work.sums.products, work.chain.H.shape
+    if products.size == 0:
+        return None
+    mean, square = np.split(products / len(work.sums.trace), [r], axis=1)
+    return square.reshape(m, r, r) - mean[:, :, np.newaxis] * mean[:, np.newaxis, :]
 
 
 def drift_of(work: Work) -> float:

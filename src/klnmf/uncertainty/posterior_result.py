@@ -40,6 +40,9 @@ class Posterior(IntervalTables):
     effective_draws : float
         Number of independent draws that the kept sweeps are worth, in the slowest of the leading
         directions in which the components vary together.
+    covariances : ndarray of shape (n_features, n_components, n_components), or None
+        Covariances of the shares of each feature in the components, for
+        `differential_features`. None if they would take more than 256 MiB.
     level, noise, feature_names
         As passed to `posterior`.
     dispersion : Dispersion
@@ -51,6 +54,7 @@ class Posterior(IntervalTables):
     n_kept: int
     drift: float
     effective_draws: float
+    covariances: FloatArray | None
 
     @property
     def warning(self) -> str | None:
