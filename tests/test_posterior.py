@@ -154,6 +154,102 @@ def test_what_is_known_of_components_stays(model: KLNMF) -> None:
     assert (found.components.upper[1] > found.components.lower[1]).all()
 
 
+def test_a_count_is_split_by_the_shares_of_its_components() -> None:
+    """Counts of one cell, many and few, against the multinomial distribution."""
+    H = np.array([[0.5, 0.1, 0.3, 0.0, 0.2, 0.2, 0.1, 0.4, 0.3, 0.6]])
+    W = np.arange(1.0, 11.0)
+    shares = W * H[0] / (W * H[0]).sum()
+    for count in (3, 5000):
+        n, r = 400, 10
+        of_features = np.zeros((1, r), dtype=np.int32)
+        _core.sweep_rows(
+            np.arange(n + 1),
+            np.zeros(n, dtype=np.int32),
+            np.full(n, count, dtype=np.int32),
+            H,
+            np.ones((2, r)),
+            np.log([0.5, 0.5]),
+            None,
+            7,
+            count,
+            1,
+            np.tile(W, (n, 1)),
+            np.zeros((0, r)),
+            of_features,
+            np.zeros((1, 2 * (r + 2)), dtype=np.int64),
+        )
+        assert of_features.sum() == n * count
+        assert of_features[0, 3] == 0
+        used = shares > 0.0
+        expected = n * count * shares[used]
+        assert stats.chisquare(of_features[0, used], expected).pvalue > 1e-3
+
+
+def over_dispersed(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    H = generator.dirichlet(np.full(30, 0.3), size=3)
+    rates = 300 * generator.dirichlet(np.full(3, 0.4), size=250) @ H
+    return generator.poisson(rates * generator.gamma(2.0, 0.5, size=rates.shape)), H
+
+
+def test_counts_that_vary_more_have_wider_intervals_that_hold() -> None:
+    counts, H = over_dispersed(1)
+    model = KLNMF(3, random_state=0).fit(counts, H=H)
+    found = posterior(model, counts, n_sweeps=600, random_state=0)
+    poisson = posterior(model, counts, n_sweeps=600, random_state=0, noise="poisson")
+    assert 0.3 < found.dispersion.common < 0.7
+    inside = found.components.is_interior
+    covered = [
+        np.mean(((part.lower <= H) & (part.upper >= H))[inside])
+        for part in (found.components, poisson.components)
+    ]
+    assert covered[0] > 0.85 > covered[1]
+    other = posterior(model, counts, n_sweeps=30, random_state=0, n_threads=1)
+    assert_same_bits(other, posterior(model, counts, n_sweeps=30, random_state=0, n_threads=3))
+
+
+def test_missing_cells_are_not_zeros(model: KLNMF) -> None:
+    hidden = np.zeros(X.shape, dtype=bool)
+    hidden[:60, :10] = True  # of most samples
+    seen = np.where(hidden, 0, X.toarray())
+    start = KLNMF(3, random_state=0)
+    whole = posterior(model, X, n_sweeps=300, random_state=0, noise="poisson")
+
+    def differences(**missing: Any) -> np.ndarray:
+        start.fit(seen, H=model.components_, **missing)
+        found = posterior(start, seen, n_sweeps=300, random_state=0, noise="poisson", **missing)
+        return abs(found.components.estimate - whole.components.estimate).sum(axis=1) / 2
+
+    assert differences(missing=hidden).max() < min(0.12, differences().max() / 2)
+
+
+def test_few_sweeps_are_said(model: KLNMF, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("klnmf.uncertainty.posterior_result.LARGEST_DRIFT", 0.01)
+    with pytest.warns(UserWarning, match=r"Pass n_sweeps=60 or more"):
+        found = posterior(model, X, n_sweeps=30, random_state=2)
+    assert "Warning: The sweeps are too few" in repr(found)
+    assert found.drift > 0.01
+
+
+def test_burn_in_begins_on_some_rows_where_these_are_enough(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    from klnmf.backends.gibbs import Sweeps
+
+    generator = np.random.default_rng(0)
+    H = generator.dirichlet(np.ones(5), size=2)
+    counts = generator.poisson(200 * generator.dirichlet(np.ones(2), size=3100) @ H)
+    sizes, begin = [], Sweeps.__init__
+
+    def seen(self: Sweeps, part: Any, *rest: Any) -> None:
+        sizes.append(part.shape[0])
+        begin(self, part, *rest)
+
+    monkeypatch.setattr(Sweeps, "__init__", seen)
+    posterior(KLNMF(2, random_state=0).fit(counts), counts, n_sweeps=30, random_state=0)
+    assert sizes == [1000, 3100]
+
+
 @pytest.mark.parametrize("name", ["sample_weight", "fixed_W"])
 def test_constraints_that_have_no_probability_are_refused(model: KLNMF, name: str) -> None:
     with pytest.raises(ValueError, match=f"posterior does not take {name}: .*Fit a model without"):

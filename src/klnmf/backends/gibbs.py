@@ -18,9 +18,6 @@ N_CLASSES = 8  # Dirichlet distributions of the proportions
 SHAPE = 2.0  # of the gamma distributions of the entries of H
 FEWEST_OF_CLASS = 10  # rows from which on the concentrations of a class are estimated
 CONCENTRATIONS = (1e-2, 300.0)  # smallest and largest
-# Share of nonzeros from which on the factors of a feature's zeros are drawn; below, they have their
-# means (docs/maths/posterior.md).
-LISTED_FROM = 0.2
 LEAST_EXPOSURE = 0.02
 LARGEST_COUNT = np.iinfo(np.int32).max
 
@@ -72,6 +69,7 @@ class Cells:
     """What the cells of counts have of their own: extra variation, and that they are missing."""
 
     alpha: FloatArray  # relative variance of the rates of each feature
+    is_listed: Array  # whether the factors of a feature's zeros are drawn; others have their means
     missing: Pattern | None = None
 
 
@@ -104,8 +102,6 @@ class Sweeps:
         self._moments = np.zeros((2 * m, r))
         self._cells = cells
         if cells is not None:
-            filled = np.bincount(self._rows[1], minlength=m) >= LISTED_FROM * counts.shape[0]
-            self._is_listed = filled & (cells.alpha > 0.0)
             self._exposures = np.zeros((n_threads, m * r), dtype=np.int64)
             total = max(float(counts.data.sum(dtype=np.int64)), 1.0)
             self._unit = 2.0 ** np.floor(np.log2(2.0**62 / (1e3 * total)))
@@ -160,11 +156,11 @@ class Sweeps:
     def _factors(self, cells: Cells) -> _core.CellFactors:
         """Return what the core needs to draw factors of cells."""
         H, chain, none = self.chain.H, self.chain, np.zeros(0, dtype=np.int64)
-        others = np.where(self._is_listed, 0.0, 1.0)
+        others = np.where(cells.is_listed, 0.0, 1.0)
         self._exposures.fill(0)
         return _core.CellFactors(
             np.ascontiguousarray(cells.alpha, dtype=np.float64),
-            np.flatnonzero(self._is_listed).astype(np.int32),
+            np.flatnonzero(cells.is_listed).astype(np.int32),
             others @ H,
             np.ascontiguousarray(H.T @ ((others * cells.alpha)[:, np.newaxis] * H)),
             chain.masses,
@@ -184,7 +180,7 @@ class Sweeps:
         W, H = self.chain.W, self.chain.H
         exposed = self._exposures.sum(axis=0).reshape(H.shape) / self._unit
         rest = W.sum(axis=0) - cells.alpha[:, np.newaxis] * (H @ (W.T @ W))
-        exposed += np.where(self._is_listed[:, np.newaxis], 0.0, rest)
+        exposed += np.where(cells.is_listed[:, np.newaxis], 0.0, rest)
         return np.ascontiguousarray(np.maximum(exposed, LEAST_EXPOSURE * W.sum(axis=0) + 1e-9))
 
     def _update_classes(self) -> None:

@@ -16,7 +16,8 @@ class RunOptions(ChecksParameters):
     """How long work is run: checkpoints, progress bar and callback.
 
     Pass it as ``KLNMF(run=RunOptions(...))``; `klnmf.model_selection.select_rank` and ``consensus``
-    take it too, and `klnmf.uncertainty.bootstrap` its ``progress``. It has ``get_params`` and
+    take it too, `klnmf.uncertainty.posterior` without the callback, and
+    `klnmf.uncertainty.bootstrap` its ``progress``. It has ``get_params`` and
     ``set_params``, so that ``model.set_params(run__checkpoint="other.checkpoint")`` works too.
     Model files do not hold it.
 

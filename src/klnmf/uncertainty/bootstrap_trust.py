@@ -33,7 +33,7 @@ def shift_of_posterior(
     if (
         not isinstance(model, KLNMF)
         or any(model._penalties().penalised_modes)
-        or set(REFUSED).intersection(model.constraint_names_)
+        or set(REFUSED).intersection([*model.constraint_names_, *options])
         or not inside.any()
         or n_runs < FEWEST_RUNS
     ):

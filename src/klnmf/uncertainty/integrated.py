@@ -26,7 +26,11 @@ from klnmf.uncertainty.data_of_fit import (
     names_of_features,
 )
 from klnmf.uncertainty.intervals import posterior_intervals
-from klnmf.uncertainty.overdispersion import estimated_dispersion, poisson_dispersion
+from klnmf.uncertainty.overdispersion import (
+    estimated_dispersion,
+    poisson_dispersion,
+    typical_rates,
+)
 from klnmf.uncertainty.parametric_bootstrap import Noise, given_entries, shares_of
 from klnmf.uncertainty.posterior_chain import (
     PosteriorFile,
@@ -35,6 +39,7 @@ from klnmf.uncertainty.posterior_chain import (
     covariances,
     drift_of,
     effective_draws,
+    moments_of_components,
     run_chain,
 )
 from klnmf.uncertainty.posterior_result import Posterior
@@ -48,6 +53,8 @@ REFUSED = {
     "zero_W": "the prior of proportions is for samples that may have any component",
 }
 FEWEST_SWEEPS = 30
+# α times the typical rate of a feature from which on the factors of its zeros are drawn.
+DRAWN_FROM = 0.1
 FLOOR = 1e-3  # share that the start gives to what the fit has at 0
 
 
@@ -150,7 +157,9 @@ def posterior(
     missing = data.constraints.missing
     cells = None
     if missing is not None or not found.is_poisson:
-        cells = Cells(found.by_feature, None if missing is None else Pattern.of(missing))
+        of_features = found.by_feature * typical_rates(*data.rates)[1]
+        pattern = None if missing is None else Pattern.of(missing)
+        cells = Cells(found.by_feature, of_features >= DRAWN_FROM, pattern)
     totals = (data.W * data.H.sum(axis=0, dtype=np.float64)).sum(axis=1)
     work = _begun(data, n_sweeps, seed, totals if cells is not None else None)
     work = file.resumed(work, seed)
@@ -237,12 +246,12 @@ def _result(
     totals: FloatArray,
     **about: Any,
 ) -> Posterior:
-    n_kept, sums, exposure = work.n_sweeps - work.n_burnt, work.sums, data.constraints.exposure
+    n_kept, exposure = work.n_kept, data.constraints.exposure
     totals = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
-    # Means and second moments, one below the other.
-    (H, H2), (P, P2), (sizes, sizes2) = (
-        np.split(part / n_kept, 2) for part in (sums.components, sums.proportions, sums.sizes)
+    H, H2 = moments_of_components(work)
+    (P, P2), (sizes, sizes2) = (
+        np.split(part / n_kept, 2) for part in (work.sums.proportions, work.sums.sizes)
     )
     moments = ((H.T, H2.T), (P[chosen], P2[chosen]), (sizes, sizes2))
     parts = zip(moments, fitted, given_entries(data, chosen), strict=True)

@@ -25,8 +25,10 @@ from klnmf.support.progress import Bar
 FEWEST_ROWS = 1_000
 COUNTS_PER_ENTRY = 100
 PART_ON_SOME_ROWS = 0.6
+N_BATCHES = 8  # of kept sweeps, by whose means slow changes are known
 TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
 N_DIRECTIONS = 3
+LARGEST_SHARE = 0.5  # of one effective draw; with fewer than two, nothing is known of the spread
 MOST_PRODUCTS = 1 << 25  # entries of the covariances: 256 MiB
 
 
@@ -35,6 +37,8 @@ class Sums:
     """Running sums over the kept sweeps; no draws are kept."""
 
     components: FloatArray  # 2 m × r: means and second moments
+    batch: FloatArray  # m × r: the means, over the present batch
+    batch_squares: FloatArray  # m × r: squares of the means of batches
     first_half: FloatArray  # m × r: the means, over the first half
     proportions: FloatArray  # 2 n × r
     sizes: FloatArray  # 2 × r
@@ -47,9 +51,11 @@ class Sums:
     @classmethod
     def empty(cls, n: int, m: int, r: int, n_kept: int) -> Sums:
         """Return sums of nothing."""
-        shapes = ((2 * m, r), (m, r), (2 * n, r), (2, r), (-(-n_kept // TRACED_EVERY), r * r))
+        n_traced = -(-n_kept // TRACED_EVERY)
+        of_H, others = (m, r), ((2 * n, r), (2, r), (n_traced, r * r), (m, r))
         products = (m, r + r * r if m * r * r <= MOST_PRODUCTS else 0)
-        return cls(*(np.zeros(shape) for shape in (*shapes, (m, r), products)))
+        shapes = ((2 * m, r), of_H, of_H, of_H, *others, products)
+        return cls(*(np.zeros(shape) for shape in shapes))
 
 
 @dataclass
@@ -67,6 +73,16 @@ class Work:
     def n_burnt(self) -> int:
         """Sweeps of the burn-in."""
         return self.n_sweeps // 3
+
+    @property
+    def n_kept(self) -> int:
+        """Sweeps after the burn-in."""
+        return self.n_sweeps - self.n_burnt
+
+    @property
+    def batch_size(self) -> int:
+        """Kept sweeps of a batch; a few at the end may be in none."""
+        return self.n_kept // N_BATCHES
 
 
 class PosteriorFile(WorkFile[Work]):
@@ -172,7 +188,12 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
         sums.reference[:] = found.mean
     sums.components[:m] += found.mean
     sums.components[m:] += found.square
-    if kept < (work.n_sweeps - n_burnt) // 2:
+    sums.batch += found.mean
+    if (kept + 1) % work.batch_size == 0:
+        if kept < N_BATCHES * work.batch_size:
+            sums.batch_squares += (sums.batch / work.batch_size) ** 2
+        sums.batch[:] = 0.0
+    if kept < work.n_kept // 2:
         sums.first_half += found.mean
     totals = np.ones(1) if sweeps.has_rates else work.chain.W.sum(axis=1)
     shares = (masses / np.where(totals > 0.0, totals, 1.0)) @ work.chain.W
@@ -205,18 +226,46 @@ def covariances(work: Work) -> FloatArray | None:
     """Posterior covariances of the entries of each feature (m × r × r), but for the diagonals.
 
     Given the draws of everything else the entries are independent, so it is the conditional means
-    that vary together.
+    that vary together. Slow changes, in which all features move together, are those of the traced
+    maps, and enter as in `moments_of_components`.
     """
-    products, (m, r) = work.sums.products, work.chain.H.shape
-    if products.size == 0:
+    sums, (m, r) = work.sums, work.chain.H.shape
+    if sums.products.size == 0:
         return None
-    mean, square = np.split(products / len(work.sums.trace), [r], axis=1)
-    return square.reshape(m, r, r) - mean[:, :, np.newaxis] * mean[:, np.newaxis, :]
+    mean, square = np.split(sums.products / len(sums.trace), [r], axis=1)
+    found = square.reshape(m, r, r) - mean[:, :, np.newaxis] * mean[:, np.newaxis, :]
+    n_batches = min(N_BATCHES, len(sums.trace))
+    batches = np.array_split(sums.trace.reshape(-1, r, r), n_batches)
+    maps = np.array([batch.mean(axis=0) for batch in batches])
+    weight = _weight_of_slow_changes(work) / n_batches
+    for one in maps - maps.mean(axis=0):
+        moved = sums.reference @ one
+        outer = moved[:, :, np.newaxis] * moved[:, np.newaxis, :]
+        found += weight * outer
+    return found
+
+
+def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
+    """Means and second moments of H, with what too few effective draws leave out.
+
+    Of n effective draws, the variance comes out 1 − 1/n times as large, and the mean has an error
+    of 1/n of it. This is so for the slow changes alone, which the means of batches show: their
+    variance enters (1 + 1/n) / (1 − 1/n) times.
+    """
+    m, n_kept = len(work.chain.H), work.n_kept
+    mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
+    between = np.maximum(work.sums.batch_squares / N_BATCHES - mean**2, 0.0)
+    return mean, square + between * _weight_of_slow_changes(work)
+
+
+def _weight_of_slow_changes(work: Work) -> float:
+    share = min(1.0 / effective_draws(work), LARGEST_SHARE)
+    return (1.0 + share) / (1.0 - share) - 1.0
 
 
 def drift_of(work: Work) -> float:
     """Difference of the halves' means of the components in posterior standard deviations."""
-    m, n_kept = len(work.chain.H), work.n_sweeps - work.n_burnt
+    m, n_kept = len(work.chain.H), work.n_kept
     mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
     half = n_kept // 2
     first = work.sums.first_half / half
@@ -234,7 +283,7 @@ def effective_draws(work: Work) -> float:
     The directions are the principal ones of the maps between the components of the sweeps and a
     reference, in which all features of components move together.
     """
-    n_kept, trace, r = work.n_sweeps - work.n_burnt, work.sums.trace, work.chain.H.shape[1]
+    n_kept, trace, r = work.n_kept, work.sums.trace, work.chain.H.shape[1]
     _, gram = _coordinates(work.sums.reference, work.sums.reference)
     values, vectors = np.linalg.eigh(gram)
     root = (vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T

@@ -11,9 +11,9 @@ from klnmf.support.result_tables import ResultTable
 from klnmf.uncertainty.interval_tables import IntervalTables
 
 # Below this number of effective draws in the slowest direction, or above this drift, more sweeps
-# are advised.
-FEWEST_DRAWS = 5.0
-LARGEST_DRIFT = 0.5
+# are advised. Intervals allow for few draws, but their number must be known.
+FEWEST_DRAWS = 2.5
+LARGEST_DRIFT = 0.8
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
