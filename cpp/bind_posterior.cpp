@@ -109,8 +109,8 @@ void bind_posterior(nb::module_& m) {
                         (exposures.size() == 0 || exposures.size() == H.size()),
                     "counts, exposures, is_fixed and moments must have the shape of H");
             require(means.size() == weights.size() && means.size() == responsibilities.size() &&
-                        means.size() > 0,
-                    "each scale must have a mean, a weight and a responsibility");
+                        means.size() > 0 && means.size() <= 32,
+                    "each of at most 32 scales must have a mean, a weight and a responsibility");
             klnmf::draw_components(
                 static_cast<std::int64_t>(m), static_cast<int>(rank), counts.data(),
                 exposures.size() ? exposures.data() : nullptr,

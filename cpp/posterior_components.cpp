@@ -19,12 +19,9 @@ public:
     // With exposures of their own, entries have no table.
     ScaleTables(const GammaScales& scales, const std::vector<double>& totals, bool has_exposures,
                 int n_threads)
-        : scales_(scales), width_(scales.n_scales + 2), logs_(scales.n_scales),
-          log_means_(scales.n_scales) {
-        for (int s = 0; s < scales.n_scales; ++s) {
-            logs_[s] = std::log(scales.weights[s]);
-            log_means_[s] = std::log(scales.means[s]);
-        }
+        : scales_(scales), width_(scales.n_scales + 2), bases_(scales.n_scales) {
+        for (int s = 0; s < scales.n_scales; ++s)
+            bases_[s] = scales.shape / scales.means[s];
         if (has_exposures)
             return;
         const auto rank = static_cast<std::int64_t>(totals.size());
@@ -40,9 +37,7 @@ public:
     }
 
     int width() const { return width_; }
-    double rate(double exposure, int s) const {
-        return scales_.shape / scales_.means[s] + exposure;
-    }
+    double rate(double exposure, int s) const { return bases_[s] + exposure; }
 
     // The entry of the table, or null if it is not there.
     const double* known(int k, std::int64_t count) const {
@@ -51,36 +46,56 @@ public:
     }
 
     static constexpr int size = 64;
+    static constexpr int most_scales = 32;
 
-    void fill(std::int64_t count, double exposure, double* entry) const {
+    KLNMF_INLINE void fill(std::int64_t count, double exposure, double* entry) const {
+        // omega d^kappa q^K with d = 1 / (kappa + t), q = t d, t = mu (E + 1); a power of q is made
+        // by squaring if K is small, and by logarithms if it may be too small a number.
         const int n = scales_.n_scales;
-        const double K = static_cast<double>(count), shape = scales_.shape + K;
-        const double log_exposure = std::log(exposure + 1);
-        double largest = -INFINITY;
+        const double shape = scales_.shape + static_cast<double>(count);
+        double ratios[most_scales], weights[most_scales];
         for (int s = 0; s < n; ++s) {
-            // log of omega t^K / (shape + t)^(shape + K), t = mu (E + 1)
-            const double t = scales_.means[s] * (exposure + 1);
-            entry[s] =
-                logs_[s] + K * (log_means_[s] + log_exposure) - shape * std::log(scales_.shape + t);
-            largest = std::max(largest, entry[s]);
+            const double t = scales_.means[s] * (exposure + 1), d = 1 / (scales_.shape + t);
+            ratios[s] = t * d;
+            weights[s] =
+                scales_.weights[s] * (scales_.shape == 2 ? d * d : std::pow(d, scales_.shape));
+        }
+        if (count < size) {
+            for (std::int64_t left = count; left > 0; left >>= 1) {
+                if (left & 1)
+                    for (int s = 0; s < n; ++s)
+                        weights[s] *= ratios[s];
+                for (int s = 0; s < n; ++s)
+                    ratios[s] *= ratios[s];
+            }
+        } else {
+            double largest = -INFINITY;
+            for (int s = 0; s < n; ++s) {
+                weights[s] =
+                    std::log(weights[s]) + static_cast<double>(count) * std::log(ratios[s]);
+                largest = std::max(largest, weights[s]);
+            }
+            for (int s = 0; s < n; ++s)
+                weights[s] = std::exp(weights[s] - largest);
         }
         double sum = 0, mean = 0, square = 0;
         for (int s = 0; s < n; ++s) {
-            const double weight = std::exp(entry[s] - largest), part = shape / rate(exposure, s);
-            entry[s] = sum += weight;
-            mean += weight * part;
-            square += weight * part * (shape + 1) / rate(exposure, s);
+            const double scale = 1 / rate(exposure, s);
+            entry[s] = sum += weights[s];
+            mean += weights[s] * scale;
+            square += weights[s] * scale * scale;
         }
+        const double inverse = 1 / sum;
         for (int s = 0; s < n; ++s)
-            entry[s] /= sum;
-        entry[n] = mean / sum;
-        entry[n + 1] = square / sum;
+            entry[s] *= inverse;
+        entry[n] = shape * mean * inverse;
+        entry[n + 1] = shape * (shape + 1) * square * inverse;
     }
 
 private:
     const GammaScales& scales_;
     int width_;
-    std::vector<double> logs_, log_means_, entries_;
+    std::vector<double> bases_, entries_; // shape / mean of the scales
 };
 
 // Draws some columns. Adds their sums to `sums`: of the draws, and for entries that are in no

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import growing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from klnmf import KLNMF, RunOptions, _core
+from klnmf import KLNMF, EmptySamplesWarning, RunOptions, _core
 from klnmf.simulate import simulate_counts
 from klnmf.uncertainty import Posterior, posterior
 
@@ -248,6 +249,37 @@ def test_burn_in_begins_on_some_rows_where_these_are_enough(
     monkeypatch.setattr(Sweeps, "__init__", seen)
     posterior(KLNMF(2, random_state=0).fit(counts), counts, n_sweeps=30, random_state=0)
     assert sizes == [1000, 3100]
+
+
+@pytest.mark.parametrize("noise", ["estimated", "poisson"])
+@pytest.mark.parametrize("scale", [1, 100_000])
+def test_unusual_counts_have_results(noise: Any, scale: int) -> None:
+    counts = scale * X.toarray()
+    counts[3] = counts[:, 5] = 0
+    for rank in (1, 4):
+        with pytest.warns(EmptySamplesWarning):
+            start = KLNMF(rank, random_state=0).fit(counts)
+        found = posterior(start, counts, n_sweeps=30, random_state=0, noise=noise)
+        assert np.isnan(found.proportions.lower[3]).all()
+        assert np.isfinite(found.components.upper).all()
+        assert np.isfinite(np.delete(found.proportions.upper, 3, axis=0)).all()
+        np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0)
+
+
+def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
+    counts = over_dispersed(2)[0]
+    start = KLNMF(3, l1_W=1e3, l1_H=1e3, random_state=0).fit(counts)
+    assert (start.components_.sum(axis=1) > 0.0).sum() == 1
+    found = posterior(start, counts, n_sweeps=60, random_state=0)
+    assert (found.sizes.estimate > 0.02).all()
+    assert found.model_.get_params()["l1_W"] == 0.0
+
+
+def test_the_benchmark_judges_both_methods() -> None:
+    small = growing.Design(n=60, m=20, r=2, depth=100)
+    found = growing.measured((small, 0, ("posterior", "bootstrap"), 60, 2))
+    assert found["posterior"]["TV"] < 0.3
+    assert found["bootstrap"]["components"][1] > 5
 
 
 @pytest.mark.parametrize("name", ["sample_weight", "fixed_W"])

@@ -160,10 +160,10 @@ def posterior(
         of_features = found.by_feature * typical_rates(*data.rates)[1]
         pattern = None if missing is None else Pattern.of(missing)
         cells = Cells(found.by_feature, of_features >= DRAWN_FROM, pattern)
+    exposure = data.constraints.exposure
     totals = (data.W * data.H.sum(axis=0, dtype=np.float64)).sum(axis=1)
     work = _begun(data, n_sweeps, seed, totals if cells is not None else None)
     work = file.resumed(work, seed)
-    exposure = data.constraints.exposure
     in_counts = np.ones_like(totals) if exposure is None else 1.0 / exposure
     masses = totals if cells is None else in_counts
     is_fixed = data.constraints.is_frozen(1)
