@@ -119,7 +119,13 @@ def test_a_bootstrap_of_distinct_components_is_trusted() -> None:
     assert again.shift == found.shift
 
 
-def test_it_does_not_judge_what_it_does_not_know(model: KLNMF) -> None:
+def test_it_does_not_judge_what_it_does_not_know(
+    model: KLNMF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("klnmf.uncertainty.bootstrap_trust.MOST_CELLS", 600 * 60 - 1)
+    generator = np.random.default_rng(0)
+    varied = generator.poisson(X * generator.gamma(1.0, size=X.shape))
+    spread = KLNMF(3, random_state=0).fit(varied)
     weight = np.ones(600)
     weighted = KLNMF(3, random_state=0).fit(X, H=TRUE, sample_weight=weight)
     penalised = KLNMF(3, l1_W=0.1, l1_H=0.1, random_state=0).fit(X, H=TRUE)
@@ -127,6 +133,7 @@ def test_it_does_not_judge_what_it_does_not_know(model: KLNMF) -> None:
         bootstrap(weighted, X, 20, random_state=0, sample_weight=weight),
         bootstrap(penalised, X, 20, random_state=0),
         bootstrap(model, X, 10, random_state=0),
+        bootstrap(spread, varied, 20, random_state=0, noise="estimated"),
     ):
         assert math.isnan(found.shift)
         assert found.warning is None

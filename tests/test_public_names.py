@@ -53,7 +53,8 @@ PUBLIC = {
     """,
     "klnmf.uncertainty": """
         Bootstrap DifferentialFeatures Dispersion Intervals Posterior bootstrap
-        differential_features dispersion posterior sparse_assignment split_counts
+        differential_features dispersion equal_fits posterior sparse_assignment
+        split_counts
     """,
     "klnmf.evaluation": """
         HeldOutScores evaluate

@@ -135,6 +135,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.uncertainty.bootstrap": lambda: {"model": FITTED, "X": FRAME, "n_runs": 3, **QUICK},
     "klnmf.uncertainty.differential_features": lambda: {"model": FITTED, "X": FRAME},
     "klnmf.uncertainty.dispersion": lambda: {"model": FITTED, "X": FRAME},
+    "klnmf.uncertainty.equal_fits": lambda: FACTORS,
     "klnmf.uncertainty.sparse_assignment": lambda: {"model": FITTED, "X": FRAME},
     "klnmf.uncertainty.split_counts": lambda: {"X": X, "dispersion": dispersion(FITTED, FRAME)},
     "klnmf.evaluation.evaluate": lambda: {"model": FITTED, "X": FRAME},

@@ -41,8 +41,9 @@ class Bootstrap(IntervalTables):
         How far a short run of the sampler of `posterior` moves the components away from the fit, in
         half-lengths of their intervals (root mean square). From 0.36 on, the components share too
         much, for so many samples, for the intervals to be trusted. NaN if it is not known: with
-        fewer than 20 runs, for tensors, and for models with weights, penalties, or columns of W
-        that are known.
+        fewer than 20 runs, for tensors, for models with weights, penalties, or columns of W that
+        are known, and for more than a million cells of counts that vary more than Poisson counts,
+        where it would take too long.
     level, noise, feature_names
         As passed to `bootstrap`; for a tensor, the names are the labels of its second mode.
     dispersion : Dispersion

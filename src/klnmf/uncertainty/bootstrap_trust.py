@@ -16,16 +16,18 @@ from klnmf.uncertainty.intervals import Intervals
 
 N_SWEEPS = 300
 FEWEST_RUNS = 20
+MOST_CELLS = 1_000_000  # of counts that vary more than Poisson counts
 
 
 def shift_of_posterior(
-    model: Any, X: Any, intervals: Intervals, n_runs: int, **options: Any
+    model: Any, X: Any, intervals: Intervals, n_runs: int, n_cells: int, **options: Any
 ) -> float:
     """Distance of the fit from the means of a short chain, in half-lengths of the intervals.
 
     It is the root mean square over the interior entries of components; NaN without such entries,
-    with runs so few that the lengths are mostly chance, and for models that `posterior` does not
-    take: weighted, penalised, or with what is known of W.
+    with runs so few that the lengths are mostly chance, for models that `posterior` does not take
+    (weighted, penalised, or with what is known of W), and where the chain would take longer than
+    the refits: with many ``n_cells`` whose factors it has to draw.
     """
     from klnmf.uncertainty.integrated import REFUSED, posterior
 
@@ -36,6 +38,7 @@ def shift_of_posterior(
         or set(REFUSED).intersection([*model.constraint_names_, *options])
         or not inside.any()
         or n_runs < FEWEST_RUNS
+        or n_cells > MOST_CELLS
     ):
         return math.nan
     with warnings.catch_warnings():

@@ -85,8 +85,9 @@ def differential_features(
     than in the model.
 
     If components share a background, pass the result of `posterior` in place of the model, without
-    X: shares are then its means, and z their difference in standard deviations. In the rates above,
-    5 % were rejected where 5 % should be.
+    X: shares are then its means, and z their difference in standard deviations. Of features
+    with equal shares, it rejected 5 to 7 % at a level of 5 %, where tests of a fit rejected 5 to
+    11 % (docs/performance.md).
 
     **The components of a model are taken as they are.** Their uncertainty is not part of the errors
     (it is part of those of a `Posterior`). And a

@@ -183,6 +183,7 @@ def bootstrap(
         X,
         intervals[0],
         n_runs,
+        0 if found.is_poisson else n_samples * n_features,
         noise=noise,
         n_threads=jobs,
         random_state=seed,
