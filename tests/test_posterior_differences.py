@@ -98,6 +98,24 @@ def test_many_entries_have_no_covariances(model: KLNMF, monkeypatch: pytest.Monk
     assert posterior(model, X, n_sweeps=30, random_state=0).covariances is None
 
 
+@pytest.mark.slow
+def test_equal_shares_are_rejected_more_often_by_a_fit() -> None:
+    rates = []
+    for seed in range(6):
+        counts, _, H = with_background(seed, n=1500)
+        start = KLNMF(3, random_state=0).fit(counts, H=H)
+        found = posterior(start, counts, noise="poisson", random_state=seed, run=QUIET)
+        options: dict[str, Any] = {"components": [1], "alternative": "two-sided"}
+        both = (
+            differential_features(start, counts, 0, **options),
+            differential_features(found, None, 0, **options),
+        )
+        rates.append([np.mean(one.p_value[0, :15] < 0.05) for one in both])
+    fitted, sampled = np.mean(rates, axis=0)
+    assert fitted > 0.2
+    assert sampled < 0.1  # 6 % of 90 tests where 5 % are meant
+
+
 # ---- intervals that cannot be trusted ------------------------------------------------------------
 
 

@@ -136,6 +136,7 @@ CALLS: dict[str, Callable[[], dict[str, Any]]] = {
     "klnmf.uncertainty.differential_features": lambda: {"model": FITTED, "X": FRAME},
     "klnmf.uncertainty.dispersion": lambda: {"model": FITTED, "X": FRAME},
     "klnmf.uncertainty.equal_fits": lambda: FACTORS,
+    "klnmf.uncertainty.posterior": lambda: {"model": FITTED, "X": FRAME, "n_sweeps": 30},
     "klnmf.uncertainty.sparse_assignment": lambda: {"model": FITTED, "X": FRAME},
     "klnmf.uncertainty.split_counts": lambda: {"X": X, "dispersion": dispersion(FITTED, FRAME)},
     "klnmf.evaluation.evaluate": lambda: {"model": FITTED, "X": FRAME},

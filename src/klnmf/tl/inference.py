@@ -193,9 +193,10 @@ def posterior(
     >>> tl.result(adata, "nmf_posterior").components.lower.shape
     (3, 30)
     """
+    check_can_be_changed(adata)
+    model, data = fitted_model(adata, key), data_of(adata, key)
     key_added = f"{key}_posterior" if key_added is None else key_added
     check_can_be_changed(adata, key_added)
-    model, data = fitted_model(adata, key), data_of(adata, key)
     with checked_before():
         found = uncertainty.posterior(
             model,
