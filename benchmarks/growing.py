@@ -3,7 +3,7 @@
     python -m benchmarks.growing --quick                  # minutes on one core
     python -m benchmarks.growing --processes 16           # the grid
     python -m benchmarks.growing --lines 0 3 --repeats 4 --methods posterior
-    python -m benchmarks.growing --only speed --threads 16
+    python -m benchmarks.growing --only speed --threads 16 [--size 3]
 
 Data come from plain NumPy and share no code with the library. A line changes one thing of the base:
 1,500 samples × 150 features, rank 5, 800 counts, dense components with a background, proportions
@@ -179,14 +179,17 @@ def _line(design: Design, method: str, found: list[dict[str, Any]]) -> str:
 SPEEDS = {"KOS": (3430, 6906, 20, 136), "cells": (10_000, 2_000, 15, 1500)}
 
 
-def drawn_sparse(n: int, m: int, r: int, depth: int) -> Any:
+def drawn_sparse(n: int, m: int, r: int, depth: int, size: float = np.inf) -> Any:
     """Counts with features as unequal as words are."""
     generator = np.random.default_rng(5)
     popularity = 1.0 / (np.arange(m) + 20.0)
     H = generator.gamma(0.3, size=(r, m)) * popularity
     H /= H.sum(axis=1, keepdims=True)
     W = generator.dirichlet(np.full(r, 0.2), size=n) * depth
-    return generator.poisson(W @ H)
+    rates = W @ H
+    if np.isfinite(size):
+        rates *= generator.gamma(size, 1.0 / size, size=rates.shape)
+    return generator.poisson(rates)
 
 
 def speed(args: argparse.Namespace) -> None:
@@ -195,7 +198,7 @@ def speed(args: argparse.Namespace) -> None:
     warnings.simplefilter("ignore", UserWarning)
     for name in args.sets:
         n, m, r, depth = SPEEDS[name]
-        X = drawn_sparse(n, m, r, depth)
+        X = drawn_sparse(n, m, r, depth, args.size)
         started = time.perf_counter()
         model = KLNMF(r, random_state=0, n_threads=args.threads).fit(X)
         fitted = time.perf_counter()
@@ -221,6 +224,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1, help="of the speed")
+    parser.add_argument("--size", type=float, default=np.inf, help="of the counts of the speed")
     parser.add_argument("--sets", nargs="*", choices=list(SPEEDS), default=list(SPEEDS))
     args = parser.parse_args()
     (speed if args.only == "speed" else coverage)(args)

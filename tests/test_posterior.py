@@ -11,10 +11,11 @@ from benchmarks import growing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.signal import lfilter
 
 from klnmf import KLNMF, EmptySamplesWarning, RunOptions, _core
 from klnmf.simulate import simulate_counts
-from klnmf.uncertainty import Posterior, posterior
+from klnmf.uncertainty import Posterior, posterior, posterior_chain
 
 # Most tests are content with few sweeps.
 pytestmark = pytest.mark.filterwarnings("ignore:The sweeps are too few")
@@ -149,6 +150,7 @@ def test_what_is_known_of_components_stays(model: KLNMF) -> None:
     found = posterior(partial, X, n_sweeps=60, random_state=0)
     np.testing.assert_array_equal(found.model_.components_[0], partial.components_[0])
     assert (found.components.upper[2, :5] == 0.0).all()
+    np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0, rtol=1e-6)
     fixed = found.components.estimate[0]
     np.testing.assert_array_equal(found.components.lower[0], fixed)
     np.testing.assert_array_equal(found.components.upper[0], fixed)
@@ -273,6 +275,30 @@ def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
     found = posterior(start, counts, n_sweeps=60, random_state=0)
     assert (found.sizes.estimate > 0.02).all()
     assert found.model_.get_params()["l1_W"] == 0.0
+
+
+def test_few_effective_draws_widen_the_intervals_of_components(
+    model: KLNMF, result: Posterior, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By at most (1 + 1/3) / (1 - 1/3) = 2 times the variance, for three draws."""
+    variances = {}
+    for draws in (3.0, 1e9):
+        monkeypatch.setattr(posterior_chain, "effective_draws", lambda work, draws=draws: draws)
+        found = posterior(model, X, n_sweeps=150, random_state=0, n_threads=1)
+        np.testing.assert_array_equal(found.components.estimate, result.components.estimate)
+        variances[draws] = found.components.standard_error**2
+    ratios = variances[3.0] / variances[1e9]
+    assert ratios.min() >= 1.0
+    assert ratios.max() <= 2.0
+    assert ratios.mean() > 1.05
+
+
+@pytest.mark.parametrize("kept", [0.0, 0.9])
+def test_correlation_times_are_those_of_an_autoregression(kept: float) -> None:
+    noise = np.random.default_rng(0).standard_normal(20_000)
+    series = lfilter([1.0], [1.0, -kept], noise)
+    expected = (1.0 + kept) / (1.0 - kept)
+    assert posterior_chain.correlation_time(series) == pytest.approx(expected, rel=0.25)
 
 
 def test_the_benchmark_judges_both_methods() -> None:

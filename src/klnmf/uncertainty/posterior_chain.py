@@ -189,9 +189,8 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
     sums.components[:m] += found.mean
     sums.components[m:] += found.square
     sums.batch += found.mean
-    if (kept + 1) % work.batch_size == 0:
-        if kept < N_BATCHES * work.batch_size:
-            sums.batch_squares += (sums.batch / work.batch_size) ** 2
+    if (kept + 1) % work.batch_size == 0 and kept < N_BATCHES * work.batch_size:
+        sums.batch_squares += (sums.batch / work.batch_size) ** 2
         sums.batch[:] = 0.0
     if kept < work.n_kept // 2:
         sums.first_half += found.mean
@@ -254,7 +253,9 @@ def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
     """
     m, n_kept = len(work.chain.H), work.n_kept
     mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
-    between = np.maximum(work.sums.batch_squares / N_BATCHES - mean**2, 0.0)
+    # Sweeps after the last batch are in no batch.
+    of_batches = (work.sums.components[:m] - work.sums.batch) / (N_BATCHES * work.batch_size)
+    between = np.maximum(work.sums.batch_squares / N_BATCHES - of_batches**2, 0.0)
     return mean, square + between * _weight_of_slow_changes(work)
 
 
