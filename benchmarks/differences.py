@@ -36,8 +36,8 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.exceptions import ConvergenceWarning
 
 from benchmarks.overdispersed import noisy
-from klnmf import KLNMF
-from klnmf.uncertainty import differential_features, dispersion, split_counts
+from klnmf import KLNMF, RunOptions
+from klnmf.uncertainty import differential_features, dispersion, posterior, split_counts
 
 FDR = 0.05
 FOUND = 0.7  # smallest correlation of columns of W, planted and fitted, if a component was found
@@ -272,13 +272,14 @@ def measure_noise(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -
 # ---- components that share a background ----------------------------------------------------------
 
 
-def dense_figures(job: tuple[int, float, int]) -> tuple[float, float]:
+def dense_figures(job: tuple[int, float, int]) -> tuple[float, ...]:
     """P(p < .05) of features with equal shares in two of five components, and more in a third.
 
-    The components are half a common background. Returns rates for a fitted and for the true W.
+    The components are half a common background. Returns rates for a fitted W, for that of the
+    posterior, integrated out, and for the true W.
     """
     n_samples, alpha, seed = job
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore", UserWarning)  # of convergence, and of sweeps
     generator = np.random.default_rng([7, seed])
     shares = 0.5 * generator.dirichlet(np.ones(150)) + 0.5 * generator.dirichlet(
         np.full(150, 0.3), 5
@@ -295,18 +296,21 @@ def dense_figures(job: tuple[int, float, int]) -> tuple[float, float]:
     model.components_ = model.components_[linear_sum_assignment(-between)[1]]
     options: dict[str, Any] = {"components": [1], "alternative": "two-sided", "n_threads": 1}
     fitted = differential_features(model, X, 0, **options)
+    sampled = posterior(model, X, random_state=seed, n_threads=1, run=RunOptions(progress=False))
+    integrated = differential_features(sampled, None, 0, **options)
     known = differential_features(KLNMF.from_components(components), X, 0, W=W, **options)
-    return tuple(float(np.mean(one.p_value[0, features] < 0.05)) for one in (fitted, known))
+    tests = (fitted, integrated, known)
+    return tuple(float(np.mean(one.p_value[0, features] < 0.05)) for one in tests)
 
 
 def measure_dense(args: argparse.Namespace, run: Callable[..., Iterable[Any]]) -> None:
     print("Equal in two components that share a background, more in a third: P(p < .05), percent")
-    print("| samples | α | W fitted | W known |\n|---|---|---|---|")
-    cases = [(n, alpha) for alpha in (0.0, 0.1, 1 / 3) for n in (300, 1500, 5000)]
+    print("| samples | α | W fitted | posterior | W known |\n|---|---|---|---|---|")
+    cases = [(n, alpha) for alpha in (0.0, 0.1, 1 / 3) for n in args.samples]
     jobs = [(*case, seed) for case in cases for seed in range(args.repeats)]
-    found = np.reshape(list(run(dense_figures, jobs)), (len(cases), args.repeats, 2))
-    for (n, alpha), (fitted, known) in zip(cases, 100 * found.mean(axis=1), strict=True):
-        print(f"| {n} | {alpha:.2g} | {fitted:.1f} | {known:.1f} |", flush=True)
+    found = np.reshape(list(run(dense_figures, jobs)), (len(cases), args.repeats, 3))
+    for (n, alpha), rates in zip(cases, 100 * found.mean(axis=1), strict=True):
+        print(f"| {n} | {alpha:.2g} | {' | '.join(f'{rate:.1f}' for rate in rates)} |", flush=True)
 
 
 # ---- counts of real cells ------------------------------------------------------------------------
@@ -401,6 +405,9 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=8, help="data sets of each design")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--samples", type=int, nargs="*", default=[300, 1500, 5000], help="of dense"
+    )
     parser.add_argument("--data", default=os.environ.get("KLNMF_DATA"), help="folder of pbmc3k.npz")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:

@@ -411,5 +411,5 @@ def test_errors_say_what_is_wanted() -> None:
         tl.fitted_model(adata)
     assert not len(adata.obsm)
     adata.varm["nmf"], adata.uns["nmf"] = np.ones((40, 3)), {"params": {}}  # somebody else's
-    with pytest.raises(ValueError, match=r"as klnmf.tl.nmf and klnmf.tl.consensus"):
+    with pytest.raises(ValueError, match=r"as klnmf.tl.nmf, klnmf.tl.consensus"):
         tl.fitted_model(adata)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+import warnings
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from klnmf import KLNMF, tl
 from klnmf.model_selection import consensus, select_rank
 from klnmf.simulate import simulate_counts
 from klnmf.topics import top_features
-from klnmf.uncertainty import bootstrap, differential_features
+from klnmf.uncertainty import bootstrap, differential_features, posterior
 
 COUNTS = simulate_counts(70, 40, 3, counts_per_sample=200, sparsity=0.3, random_state=0).X
 GENES = [f"gene {j}" for j in range(40)]
@@ -56,6 +57,9 @@ def fitted() -> ad.AnnData:
     tl.nmf(adata, 3, mask_var="used", n_threads=1, random_state=0)
     tl.differential(adata)
     tl.bootstrap(adata, n_runs=4, n_jobs=1, random_state=0)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The sweeps are too few")
+        tl.posterior(adata, n_sweeps=60, n_threads=1, random_state=0)
     return adata
 
 
@@ -71,6 +75,30 @@ def test_tests_and_intervals_are_those_of_the_library(fitted: ad.AnnData, tmp_pa
         assert_same(tl.result(adata, "nmf_bootstrap"), intervals)
     shown = str(tl.result(read, "nmf_differential"))
     assert shown.split() == str(tests).split()
+
+
+@pytest.mark.filterwarnings("ignore:The sweeps are too few")
+def test_the_posterior_is_a_fit_of_its_own(fitted: ad.AnnData, tmp_path: Path) -> None:
+    X = sp.csr_array(COUNTS[:, MASK])
+    model = KLNMF(3, random_state=0, n_threads=1).fit(X)
+    names = np.array(GENES)[MASK].tolist()
+    expected = posterior(model, X, n_sweeps=60, random_state=0, feature_names=names)
+    for adata in (fitted, again(fitted, tmp_path)):
+        found = tl.result(adata, "nmf_posterior")
+        assert_same(replace(found, model_=None), replace(expected, model_=None))
+        of_fit = tl.fitted_model(adata, "nmf_posterior")
+        np.testing.assert_array_equal(of_fit.components_, expected.model_.components_)
+        np.testing.assert_array_equal(found.model_.components_, of_fit.components_)
+        shares = adata.obsm["X_nmf_posterior_shares"]
+        np.testing.assert_allclose(shares, expected.proportions.estimate, atol=1e-6)
+        assert len(tl.top_genes(adata, 4, key="nmf_posterior")) == 12
+        tl.differential(adata, key="nmf_posterior")
+        tests = tl.result(adata, "nmf_posterior_differential")
+        assert_same(tests, differential_features(expected))
+    weighted = cells()
+    tl.nmf(weighted, 3, sample_weight=np.ones(70), random_state=0)
+    with pytest.raises(ValueError, match="does not take sample_weight"):
+        tl.posterior(weighted)
 
 
 def test_no_warning_of_names_that_a_sparse_matrix_cannot_have(fitted: ad.AnnData) -> None:

@@ -72,8 +72,29 @@ def test_code_does_what_the_page_says(capsys: pytest.CaptureFixture[str]) -> Non
     assert names["model"].divergence_ < agreed.divergence
     assert names["scores"].perplexity < 0.7 * names["of_margins"]
     assert 0 < names["left"] < names["found"]  # split counts cost power
+    _check_example(names)
     printed = capsys.readouterr().out
     assert f"{np.sum(~doubtful)} components" in " ".join(printed.split())
+
+
+def _held(part: Any, truth: np.ndarray) -> float:
+    held = (part.lower <= truth) & (truth <= part.upper)
+    return float(held[part.is_interior].mean())
+
+
+def _check_example(names: dict[str, Any]) -> None:
+    # "three times closer to the truth, and its intervals hold"; "The bootstrap has noticed"
+    shares = {
+        name: (abs(part.estimate - names["truth"]).sum(), _held(part, names["truth"]))
+        for name, part in (
+            ("bootstrap", names["refitted"].components),
+            ("posterior", names["integrated"].components),
+        )
+    }
+    assert shares["bootstrap"][0] > 2.5 * shares["posterior"][0]
+    assert shares["bootstrap"][1] < 0.75
+    assert 0.91 <= shares["posterior"][1] <= 0.99
+    assert names["refitted"].warning == str(names["caught"][-1].message)
 
 
 def test_commands_do_the_same(

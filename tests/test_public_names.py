@@ -39,8 +39,8 @@ PUBLIC = {
         load_bible
     """,
     "klnmf.tl": """
-        bootstrap consensus differential fitted_model name_programs nmf project result
-        select_rank top_genes
+        bootstrap consensus differential fitted_model name_programs nmf posterior project
+        result select_rank top_genes
     """,
     "klnmf.named_features": """
         FeatureOverlap transform_by_name
@@ -53,7 +53,8 @@ PUBLIC = {
     """,
     "klnmf.uncertainty": """
         Bootstrap DifferentialFeatures Dispersion Intervals Posterior bootstrap
-        differential_features dispersion posterior sparse_assignment split_counts
+        differential_features dispersion equal_fits posterior sparse_assignment
+        split_counts
     """,
     "klnmf.evaluation": """
         HeldOutScores evaluate

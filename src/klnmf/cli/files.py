@@ -59,6 +59,7 @@ RANK = Kind("a result of klnmf rank", (".json", ""))
 PAGE = Kind("a report", (".html", ".htm"))
 PICTURE = Kind("a picture", (".png", ".pdf", ".svg"))
 FACTOR = Kind("W", (".csv", ".tsv", ".npz", ".npy"))
+INTERVALS = Kind("a table of intervals", (".csv", ".tsv"))
 TOPICS = Kind("a list of topics", (".txt", ".csv", ".tsv", ".json", ""))
 
 

@@ -1,4 +1,4 @@
-"""What fit, rank and consensus share: lines about their progress, checkpoints, Ctrl-C, pictures."""
+"""What long commands share: lines about their progress, checkpoints, Ctrl-C, pictures."""
 
 from __future__ import annotations
 
@@ -74,6 +74,7 @@ class Files(NamedTuple):
 def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> Files:
     """Check the names of all files before any work; ``ending`` is that of the default output."""
     taken: list[str | Path | None] = [args.data, args.row_names, args.column_names]
+    taken.append(getattr(args, "model", None))
 
     def name(path: str | Path | None, kind: Kind, *, may_exist: bool = False) -> Any:
         if path is None:
@@ -101,11 +102,11 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> Files:
 
 @contextmanager
 def run_options(
-    args: argparse.Namespace, files: Files, line: Line, **others: Any
+    args: argparse.Namespace, files: Files, line: Line | None, **others: Any
 ) -> Iterator[RunOptions]:
     """Yield the options of a run: its checkpoint, and a bar on terminals or lines elsewhere.
 
-    An error of the checkpoint says what to do.
+    Without ``line`` there are no lines. An error of the checkpoint says what to do.
     """
     from klnmf.estimators.run_options import RunOptions
     from klnmf.saved.container import SavedFileError
@@ -118,7 +119,7 @@ def run_options(
             checkpoint=files.checkpoint,
             resume=files.is_resumed,
             progress=on_terminal and not args.quiet,
-            callback=None if on_terminal or args.quiet else ProgressLines(line),
+            callback=None if on_terminal or args.quiet or line is None else ProgressLines(line),
             **others,
         )
     except SavedFileError as error:
@@ -141,6 +142,8 @@ def interrupted(args: argparse.Namespace, checkpoint: Path, after: str = "") -> 
 def save_picture(args: argparse.Namespace, result: Any, path: Path | None) -> None:
     """Plot a result, if that was asked for."""
     if path is not None:
+        axes = result.plot()
+        figure = axes.figure if hasattr(axes, "figure") else axes.flat[0].figure
         with writing(path) as file:
-            result.plot().figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
+            figure.savefig(file, format=path.suffix[1:].lower(), dpi=150)
         say(args, f"picture: {path}")

@@ -27,7 +27,7 @@ from klnmf.support.option_names import spelled_by
 # Libraries are imported inside of functions there, so that --help does not wait for them.
 COMMANDS = (
     *("rank", "fit", "consensus", "transform", "topics", "name", "evaluate", "report"),
-    *("convert", "prepare", "info"),
+    *("posterior", "convert", "prepare", "info"),
 )
 
 _EPILOG = """\
@@ -38,6 +38,7 @@ examples:
   klnmf fit cells.h5ad --layer counts -r 15           AnnData
   klnmf fit sales.csv --modes customer,product,week   events: counts with several labels
   klnmf consensus counts.npz -r 20                    which components do 100 starts agree on?
+  klnmf posterior model.klnmf counts.npz              how sure are its numbers?
   klnmf topics model.klnmf                            what the components are about
   klnmf transform model.klnmf new.npz -o W.csv        the same components for new samples
 

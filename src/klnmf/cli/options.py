@@ -13,6 +13,7 @@ FORMATS = (
 )
 FORMS = ("NFC", "NFKC", "NFD", "NFKD")
 STARTS = ("samples", "random", "nndsvd")
+NOISES = ("estimated", "poisson")
 DTYPES = ("float32", "float64")
 PENALTIES = ("l1_W", "l2_W", "l1_H", "l2_H")
 # Options of tables of events.

@@ -103,6 +103,7 @@ def write_page(
     X: Any,
     how: dict[str, Any],
     rank: RankSelection | None = None,
+    intervals: Any = None,
 ) -> None:
     """Write the report on a saved model and these samples."""
     from klnmf.report import write_report
@@ -117,6 +118,7 @@ def write_page(
         title=args.title,
         parameters=how,
         rank_selection=rank,
+        intervals=intervals,
         **samples,
     )
     say(args, f"report: {path}")

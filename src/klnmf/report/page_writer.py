@@ -49,6 +49,7 @@ def write_report(
     title: str | None = None,
     parameters: Mapping[str, Any] | None = None,
     rank_selection: Any = None,
+    intervals: Any = None,
 ) -> Path:
     """Write an HTML report about a fitted model, to be opened in any browser.
 
@@ -104,6 +105,9 @@ def write_report(
     rank_selection : RankSelection, optional
         Result of `klnmf.model_selection.select_rank`, for a section on the number of
         components.
+    intervals : Posterior or Bootstrap, optional
+        Result of `klnmf.uncertainty.posterior` or `klnmf.uncertainty.bootstrap` for this model, for
+        a section on how sure the shares are.
 
     Returns
     -------
@@ -177,6 +181,8 @@ def write_report(
     if rank_selection is not None and not hasattr(rank_selection, "table"):
         given = in_words(rank_selection)
         raise TypeError(f"rank_selection must be what select_rank returns; got {given}.")
+    if intervals is not None:
+        summary.check_intervals(described, intervals)
     if title is not None and not isinstance(title, str):
         raise TypeError(f"title must be a str; got {in_words(title)}.")
     extra = {plain_text(key): plain_text(value) for key, value in (parameters or {}).items()}
@@ -201,6 +207,8 @@ def write_report(
         snippet=snippet,
         command=command,
         rank=None if rank_selection is None else summary.rank_facts(described, rank_selection),
+        intervals=None if intervals is None else intervals._shown(),
+        level="" if intervals is None else f"{100 * intervals.level:.3g}",
         has_seed=getattr(model, "random_state", None) is not None,
         size=described.size,
         is_tensor="modes" in contents,

@@ -13,10 +13,14 @@ from klnmf.objective import kl_divergence
 from klnmf.report.gathering import Described
 from klnmf.report.tensors import DescribedTensor, tensor_rows
 from klnmf.report.vocabulary import counted
+from klnmf.support.descriptions import described as in_words
 from klnmf.support.descriptions import percentage
 from klnmf.support.result_tables import ResultTable
+from klnmf.uncertainty import equal_fits
 
 Subject = Described | DescribedTensor
+SMALLEST_DISTANCE = 1e-3  # between components that both fit, to be mentioned
+MOST_WORK = 2_000_000  # features × components³ for which this takes seconds
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
 
@@ -34,7 +38,7 @@ def verdict(described: Subject) -> Verdict:
     model, components = described.model, f"{described.terms.component}s"
     iterations = counted(model.n_iter_, "iteration")
     seconds, gap = _seconds(model), _gap_in_words(model, components)
-    gap += _divergence_in_words(described)
+    gap += _divergence_in_words(described) + _equal_fits_in_words(described)
     if model.converged_:
         return Verdict(
             True,
@@ -87,6 +91,24 @@ def _gap_in_words(model: Any, components: str) -> str:
     return f"{changing} cannot lower the objective by more than {bound}."
 
 
+def _equal_fits_in_words(described: Subject) -> str:
+    """Say which components of a matrix could be others without any change of the fit."""
+    if isinstance(described, DescribedTensor):
+        return ""
+    n_components, n_features = described.components.shape
+    if n_features * n_components**3 > MOST_WORK:
+        return ""
+    distances = equal_fits(described.W, described.components)
+    k = int(distances.argmax())
+    if distances[k] < SMALLEST_DISTANCE:
+        return ""
+    n_moved = counted(int(np.sum(distances >= SMALLEST_DISTANCE)), described.terms.component)
+    return (
+        f" Another model fits equally well, {distances[k]:.3f} away in number {k} (total "
+        f"variation, from 0 to 1): these data do not determine {n_moved} exactly."
+    )
+
+
 def _divergence_in_words(described: Subject) -> str:
     """Say what the divergence is and, if it is known, what one component would leave."""
     value, explained = described.model.divergence_, _explained(described)
@@ -116,6 +138,19 @@ def rank_facts(described: Subject, selection: Any) -> RankFacts:
     if not agrees:
         heading += f"; this model has {n_components}"
     return RankFacts(agrees, heading, selection._shown())
+
+
+def check_intervals(described: Subject, intervals: Any) -> None:
+    """Refuse what is not a result with intervals, or is about another model."""
+    sizes = getattr(getattr(intervals, "sizes", None), "estimate", None)
+    if not isinstance(sizes, np.ndarray) or not hasattr(intervals, "_shown"):
+        given = in_words(intervals)
+        raise TypeError(f"intervals must be what posterior or bootstrap returns; got {given}.")
+    if sizes.size != described.n_components:
+        raise ValueError(
+            f"intervals are about {sizes.size} components, and the model has "
+            f"{described.n_components}. Pass the result for this model."
+        )
 
 
 def data_rows(described: Subject) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@
 
 from klnmf.tl.factorisation import nmf, project
 from klnmf.tl.fields import fitted_model, result
-from klnmf.tl.inference import bootstrap, differential
+from klnmf.tl.inference import bootstrap, differential, posterior
 from klnmf.tl.programs import name_programs, top_genes
 from klnmf.tl.selection import consensus, select_rank
 
@@ -21,6 +21,7 @@ __all__ = [
     "fitted_model",
     "name_programs",
     "nmf",
+    "posterior",
     "project",
     "result",
     "select_rank",

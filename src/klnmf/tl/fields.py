@@ -36,7 +36,7 @@ from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.tl.counts import check_is_anndata
 from klnmf.tl.fit_data import OF_CELLS, OF_GENES, FitData, data_of_stored_fit
-from klnmf.uncertainty import Bootstrap, DifferentialFeatures
+from klnmf.uncertainty import Bootstrap, DifferentialFeatures, Posterior
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -56,6 +56,7 @@ KINDS: dict[str, type[Any]] = {
     "consensus": Consensus,
     "differential": DifferentialFeatures,
     "bootstrap": Bootstrap,
+    "posterior": Posterior,
 }
 # Of a consensus, these are in obsm and varm, as of every fit.
 _OF_FITS = ("W", "components")
@@ -181,11 +182,12 @@ def _entry(adata: AnnData, key: str) -> Any:
 def entries_of(adata: AnnData, key: str) -> Any:
     """Return ``uns`` of a fit, or raise an error if adata holds no fit under this key."""
     entries = _entry(adata, key)
-    if _kind_of(entries) not in ("fit", "consensus") or key not in adata.varm:
+    if _kind_of(entries) not in ("fit", "consensus", "posterior") or key not in adata.varm:
         raise ValueError(
             f"adata holds no fit under {key!r}: it needs adata.varm[{key!r}] and "
-            f"adata.uns[{key!r}] as klnmf.tl.nmf and klnmf.tl.consensus of this version write "
-            "them. Fit first, or pass the key_added of that call."
+            f"adata.uns[{key!r}] as klnmf.tl.nmf, klnmf.tl.consensus and "
+            "klnmf.tl.posterior of this version write them. Fit first, or pass the key_added of "
+            "that call."
         )
     names, batches = np.asarray(entries.get("component_names")), entries.get("batches")
     is_named = names.shape == np.shape(adata.varm[key])[1:] and len({*map(str, names)}) == len(
@@ -298,11 +300,11 @@ def result(adata: AnnData, key: str) -> Any:
         Data that went through that function, perhaps read from a file since.
     key : str
         Name of the entry of ``adata.uns``, such as "nmf_rank", "nmf_consensus",
-        "nmf_differential" or "nmf_bootstrap".
+        "nmf_differential", "nmf_bootstrap" or "nmf_posterior".
 
     Returns
     -------
-    RankSelection, Consensus, DifferentialFeatures or Bootstrap
+    RankSelection, Consensus, DifferentialFeatures, Bootstrap or Posterior
         As the function of the library returns it, with its tables, plots and text.
 
     Examples
@@ -327,6 +329,8 @@ def result(adata: AnnData, key: str) -> Any:
         stored = dict(entries["result"])
         if kind == "consensus":
             stored |= _of_fit(adata, key)
+        if kind == "posterior":
+            stored["model_"] = fitted_model(adata, key)
         return _restored(KINDS[kind], stored)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"adata.uns[{key!r}] is damaged: {error}.") from error
@@ -343,6 +347,8 @@ def as_entries(found: Any) -> dict[str, Any]:
     entries: dict[str, Any] = {}
     for field in fields(found):
         value = getattr(found, field.name)
+        if isinstance(value, KLNMF):  # in varm, as of every fit
+            continue
         if is_dataclass(value):
             value = as_entries(value)
         elif isinstance(value, list | tuple):
@@ -382,6 +388,8 @@ def _value(hint: Any, stored: Any) -> Any:
     """Return a stored value as the type of a field wants it."""
     if get_origin(hint) in (Union, types.UnionType):
         hint = next(part for part in get_args(hint) if part is not type(None))
+    if isinstance(stored, KLNMF):
+        return stored
     if is_dataclass(hint):
         return _restored(hint, stored)  # type: ignore[arg-type]
     if get_origin(hint) in (list, tuple):

@@ -1,15 +1,26 @@
-"""`differential` and `bootstrap`: genes that distinguish programs, and intervals."""
+"""`differential`, `bootstrap`, `posterior`: genes that distinguish programs, and intervals."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from klnmf import uncertainty
 from klnmf.estimators.arguments import explains_misplaced
+from klnmf.estimators.run_options import RunOptions
 from klnmf.tl.counts import checked_before
-from klnmf.tl.fields import KEY, check_can_be_changed, data_of, fitted_model, put_result
+from klnmf.tl.fields import (
+    KEY,
+    as_entries,
+    check_can_be_changed,
+    data_of,
+    entries_of,
+    fitted_model,
+    put_fit,
+    put_result,
+    result,
+)
 
 if TYPE_CHECKING:
     from anndata import AnnData
@@ -27,7 +38,8 @@ def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     adata : AnnData
         Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, with the same cells.
     key : str, default="nmf"
-        The ``key_added`` of that call.
+        The ``key_added`` of that call. With "nmf_posterior", after `klnmf.tl.posterior`, the errors
+        include the uncertainty of the programs.
     **options
         Other arguments of `klnmf.uncertainty.differential_features`, such as ``against``,
         ``components`` or ``alternative``. By default all programs are compared with each other.
@@ -53,9 +65,12 @@ def differential(adata: AnnData, *, key: str = KEY, **options: Any) -> None:
     (3, 30)
     """
     check_can_be_changed(adata)
-    model, data = fitted_model(adata, key), data_of(adata, key)
-    with checked_before():
-        found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
+    if entries_of(adata, key)["kind"] == "posterior":
+        found = uncertainty.differential_features(result(adata, key), **options)
+    else:
+        model, data = fitted_model(adata, key), data_of(adata, key)
+        with checked_before():
+            found = uncertainty.differential_features(model, data.X, **data.constraints, **options)
     put_result(adata, f"{key}_differential", "differential", found, {"key": key})
 
 
@@ -120,3 +135,79 @@ def bootstrap(
             **options,
         )
     put_result(adata, f"{key}_bootstrap", "bootstrap", found, {"key": key})
+
+
+@explains_misplaced
+def posterior(
+    adata: AnnData,
+    n_sweeps: int = 1500,
+    *,
+    key: str = KEY,
+    key_added: str | None = None,
+    level: float = 0.95,
+    noise: Literal["estimated", "poisson"] = "estimated",
+    random_state: int | np.random.RandomState | None = None,
+    n_threads: int | None = None,
+    run: RunOptions | None = None,
+) -> None:
+    """Estimate the programs once more, with the shares of the cells integrated out.
+
+    See `klnmf.uncertainty.posterior`. Programs that share a background, as those of one tissue do,
+    come out closer to the truth than in a fit, the more so the more cells there are, and have
+    intervals that hold. The counts, genes and exposures are those of the fit. Fits with weights or
+    with a ``batch_key`` are refused.
+
+    Parameters
+    ----------
+    adata : AnnData
+        Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, with the same cells.
+    n_sweeps : int, default=1500
+        Number of sweeps of the sampler.
+    key : str, default="nmf"
+        The ``key_added`` of that call.
+    key_added : str, default=None
+        Key of the new programs; None is "nmf_posterior" for the key "nmf".
+    level, noise, run
+        As in `klnmf.uncertainty.posterior`.
+    random_state : int, RandomState instance or None, default=None
+        Seed of the draws.
+    n_threads : int, default=None
+        Number of threads. The result does not depend on it.
+
+    Returns
+    -------
+    None
+        A fit of its own, with the entries of `klnmf.tl.nmf` under ``key_added``: mean programs in
+        ``.varm["nmf_posterior"]``, mean shares in ``.obsm["X_nmf_posterior_shares"]``, and so on.
+        ``klnmf.tl.result(adata, "nmf_posterior")`` returns the intervals as a
+        `klnmf.uncertainty.Posterior`.
+
+    Examples
+    --------
+    >>> import anndata
+    >>> from klnmf import tl
+    >>> from klnmf.simulate import simulate_counts
+    >>> adata = anndata.AnnData(simulate_counts(80, 30, 3, random_state=0).X)
+    >>> tl.nmf(adata, n_components=3, random_state=0)
+    >>> tl.posterior(adata, n_sweeps=300, random_state=0)
+    >>> tl.result(adata, "nmf_posterior").components.lower.shape
+    (3, 30)
+    """
+    check_can_be_changed(adata)
+    model, data = fitted_model(adata, key), data_of(adata, key)
+    key_added = f"{key}_posterior" if key_added is None else key_added
+    check_can_be_changed(adata, key_added)
+    with checked_before():
+        found = uncertainty.posterior(
+            model,
+            data.X,
+            n_sweeps=n_sweeps,
+            level=level,
+            noise=noise,
+            random_state=random_state,
+            n_threads=n_threads,
+            run=run,
+            **data.constraints,
+        )
+    W = found.representation(data.X, data.of_cells.get("exposure"))
+    put_fit(adata, key_added, "posterior", found.model_, W, data, result=as_entries(found))

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.data.validation import warn_of_empty_samples
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
@@ -32,6 +33,7 @@ from klnmf.topic_model.statements import code_of_fit, statement
 from klnmf.topic_model.views import TopicViews
 from klnmf.topics import coherence, name_components
 from klnmf.topics.checks import dense
+from klnmf.uncertainty import Posterior
 
 
 class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
@@ -309,6 +311,53 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
                 self.topic_names_[place] = given[0]
         return self
 
+    def posterior(
+        self,
+        n_sweeps: int = 1500,
+        *,
+        level: float = 0.95,
+        n_threads: int | None = None,
+        random_state: int | np.random.RandomState | None = None,
+        run: RunOptions | None = None,
+    ) -> Posterior:
+        """Estimate the topics once more, with the documents' shares integrated out.
+
+        Topics that share many words come out closer to the truth than in the fit, and their words
+        and the documents' shares have intervals that hold (`klnmf.uncertainty.posterior`). This
+        model stays as it is; pass the result to `report` to show the intervals.
+
+        Parameters
+        ----------
+        n_sweeps, level, n_threads, run
+            As in `klnmf.uncertainty.posterior`.
+        random_state : int, RandomState instance or None, default=None
+            Seed of the draws. None is the ``random_state`` of the model.
+
+        Returns
+        -------
+        Posterior
+            ``components`` are the topics, in their order, and ``proportions`` the shares.
+        """
+        from klnmf.uncertainty import posterior
+
+        check_is_fitted(self, "nmf_")
+        if self.counts_ is None:
+            raise ValueError(
+                "posterior needs the counts of the words, which a file does not hold. Fit again, "
+                "or call klnmf.uncertainty.posterior(model.nmf_, model.vectorizer_.transform("
+                "texts)) with the texts of the fit."
+            )
+        return posterior(
+            self.nmf_,
+            self.counts_,
+            n_sweeps=n_sweeps,
+            level=level,
+            feature_names=list(self.words_),
+            n_threads=self.n_threads if n_threads is None else n_threads,
+            random_state=self.random_state if random_state is None else random_state,
+            run=run,
+        )
+
     # ---- files -----------------------------------------------------------------------------------
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -341,7 +390,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         model: Self = load_topic_model(cls, path)
         return model
 
-    def report(self, path: str | os.PathLike[str], *, title: str | None = None) -> Path:
+    def report(
+        self, path: str | os.PathLike[str], *, title: str | None = None, intervals: Any = None
+    ) -> Path:
         """Write an HTML page about the topics and documents (`klnmf.report.write_report`).
 
         Parameters
@@ -350,6 +401,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             File to write, such as ``"report.html"``.
         title : str, default=None
             Title of the page.
+        intervals : Posterior or Bootstrap, default=None
+            What `posterior` returned, to be shown on the page.
 
         Returns
         -------
@@ -373,6 +426,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             title=title,
             parameters={"python": code_of_fit(self)},
             rank_selection=self.rank_selection_,
+            intervals=intervals,
         )
 
     def summary(self) -> str:

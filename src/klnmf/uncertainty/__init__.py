@@ -4,6 +4,7 @@ from klnmf.uncertainty.assignment import sparse_assignment
 from klnmf.uncertainty.bootstrap_result import Bootstrap
 from klnmf.uncertainty.differential import differential_features
 from klnmf.uncertainty.differential_result import DifferentialFeatures
+from klnmf.uncertainty.equal_fits import equal_fits
 from klnmf.uncertainty.integrated import posterior
 from klnmf.uncertainty.intervals import Intervals
 from klnmf.uncertainty.overdispersion import Dispersion, dispersion
@@ -20,6 +21,7 @@ __all__ = [
     "bootstrap",
     "differential_features",
     "dispersion",
+    "equal_fits",
     "posterior",
     "sparse_assignment",
     "split_counts",

@@ -43,6 +43,9 @@ class DifferentialFeatures(ShownAsTable):
         from `dispersion`. None: an earlier version took them as Poisson counts.
     is_W_given : bool
         Whether W was passed, and so taken as known.
+    is_integrated : bool
+        Whether the shares are those of a `Posterior`, whose errors hold the uncertainty of the
+        components.
     against, alternative, level, feature_names
         As passed to `differential_features`.
     """
@@ -64,6 +67,7 @@ class DifferentialFeatures(ShownAsTable):
     alternative: str
     level: float
     feature_names: list[str] | None
+    is_integrated: bool = False
 
     def table(
         self, component: int, n_top: int | None = 10, max_q: float = 0.05
@@ -127,6 +131,8 @@ class DifferentialFeatures(ShownAsTable):
             if self.is_W_given
             else "estimated: the errors do not include the uncertainty of the components"
         )
+        if self.is_integrated:
+            of_W = "integrated out: the errors include the uncertainty of the components"
         noise = "The counts are taken as Poisson counts."
         if self.dispersion is not None:
             noise = str(self.dispersion)

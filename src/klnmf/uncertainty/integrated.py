@@ -36,6 +36,7 @@ from klnmf.uncertainty.posterior_chain import (
     PosteriorFile,
     Sums,
     Work,
+    covariances,
     drift_of,
     effective_draws,
     moments_of_components,
@@ -257,6 +258,10 @@ def _result(
     intervals = [
         posterior_intervals(*of, shares, given, about["level"]) for of, shares, given in parts
     ]
+    together = covariances(work)
+    if together is not None:
+        places = np.arange(H.shape[1])
+        together[:, places, places] = intervals[0].standard_error.T ** 2
     return Posterior(
         components=intervals[0],
         proportions=intervals[1],
@@ -267,6 +272,7 @@ def _result(
         n_kept=n_kept,
         drift=drift_of(work),
         effective_draws=effective_draws(work),
+        covariances=together,
         **about,
     )
 

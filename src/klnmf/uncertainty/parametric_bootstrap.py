@@ -11,6 +11,7 @@ from klnmf.backends.cpu import effective_threads
 from klnmf.data.sparse_data import InMemoryView
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.tensor_data import TensorView, data_in_memory
+from klnmf.data.validation import warn_caller
 from klnmf.estimators.arguments import check_arguments
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.estimators.poisson_cp import PoissonCP
@@ -21,6 +22,7 @@ from klnmf.support.progress import Bar
 from klnmf.topics import component_shares, plsi_probabilities
 from klnmf.topics.checks import Names, checked_choice, rows_scaled_to_one
 from klnmf.uncertainty.bootstrap_result import Bootstrap
+from klnmf.uncertainty.bootstrap_trust import shift_of_posterior
 from klnmf.uncertainty.data_of_fit import (
     DataOfFit,
     check_matrix_model,
@@ -67,6 +69,11 @@ def bootstrap(
     bias of the runs. Entries near 0 or 1 (where ``is_interior`` is False) have
     one-sided intervals, which also use the likelihood. What was fixed in the fit stays fixed, and
     has intervals of length 0. The measured coverage is in docs/performance.md.
+
+    Where components share features, a fit pulls them apart, and does so with any number of samples,
+    while these intervals get shorter: with 1,500 samples of 800 counts, 95 % intervals held 77 % of
+    the true values. A short run of the sampler of `posterior` shows it (``shift``), and a warning
+    says so. Use `posterior` then.
 
     The intervals do not cover noise that several cells share, a wrong number of components, or
     other local optima.
@@ -171,7 +178,19 @@ def bootstrap(
         share_intervals(spread, room, given, level)
         for spread, room, given in zip(spreads, rooms, given_entries(data, chosen), strict=True)
     ]
-    return Bootstrap(
+    shift = shift_of_posterior(
+        model,
+        X,
+        intervals[0],
+        n_runs,
+        0 if found.is_poisson else n_samples * n_features,
+        noise=noise,
+        n_threads=jobs,
+        random_state=seed,
+        run=RunOptions(progress=options.progress),
+        **constraints,
+    )
+    result = Bootstrap(
         components=intervals[0],
         proportions=intervals[1],
         sizes=intervals[2],
@@ -185,7 +204,11 @@ def bootstrap(
         factors=_by_mode(intervals),
         mode_names=mode_names,
         labels=labels,
+        shift=shift,
     )
+    if result.warning is not None:
+        warn_caller(result.warning, UserWarning)
+    return result
 
 
 def _names(

@@ -29,6 +29,7 @@ N_BATCHES = 8  # of kept sweeps, by whose means slow changes are known
 TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
 N_DIRECTIONS = 3
 LARGEST_SHARE = 0.5  # of one effective draw; with fewer than two, nothing is known of the spread
+MOST_PRODUCTS = 1 << 25  # entries of the covariances: 256 MiB
 
 
 @dataclass
@@ -43,13 +44,18 @@ class Sums:
     sizes: FloatArray  # 2 × r
     trace: FloatArray  # record × r²: the components as combinations of a reference
     reference: FloatArray  # m × r
+    # m × (r + r²): sums of d and d dᵀ over the records, for the covariances of the entries of a
+    # feature, with d its means less the reference; no columns where they would be too many.
+    products: FloatArray
 
     @classmethod
     def empty(cls, n: int, m: int, r: int, n_kept: int) -> Sums:
         """Return sums of nothing."""
         n_traced = -(-n_kept // TRACED_EVERY)
         of_H, others = (m, r), ((2 * n, r), (2, r), (n_traced, r * r), (m, r))
-        return cls(*(np.zeros(shape) for shape in ((2 * m, r), of_H, of_H, of_H, *others)))
+        products = (m, r + r * r if m * r * r <= MOST_PRODUCTS else 0)
+        shapes = ((2 * m, r), of_H, of_H, of_H, *others, products)
+        return cls(*(np.zeros(shape) for shape in shapes))
 
 
 @dataclass
@@ -100,7 +106,7 @@ class PosteriorFile(WorkFile[Work]):
         for prefix, part in (("chain", work.chain), ("sums", work.sums)):
             for name, begun in vars(part).items():
                 stored = shaped_array(arrays, f"{prefix}.{name}", begun.shape, (*FLOATS, *INDICES))
-                if name != "trace":
+                if name not in ("trace", "products"):
                     nonnegative(stored, name)
                 setattr(part, name, stored.astype(begun.dtype))
         work.done = min(content.whole("done"), work.n_sweeps)
@@ -196,6 +202,11 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
     if kept % TRACED_EVERY == 0:
         coordinates, _ = _coordinates(sums.reference, found.mean)
         sums.trace[kept // TRACED_EVERY] = coordinates.ravel()
+        if sums.products.size:
+            off = found.mean - sums.reference
+            sums.products[:, : off.shape[1]] += off
+            outer = off[:, :, np.newaxis] * off[:, np.newaxis, :]
+            sums.products[:, off.shape[1] :] += outer.reshape(m, -1)
     work.done += 1
 
 
@@ -210,6 +221,29 @@ def _coordinates(reference: FloatArray, H: FloatArray) -> tuple[FloatArray, Floa
     return np.linalg.lstsq(gram, weighted.T @ H, rcond=1e-10)[0], gram
 
 
+def covariances(work: Work) -> FloatArray | None:
+    """Posterior covariances of the entries of each feature (m × r × r), but for the diagonals.
+
+    Given the draws of everything else the entries are independent, so it is the conditional means
+    that vary together. Slow changes, in which all features move together, are those of the traced
+    maps, and enter as in `moments_of_components`.
+    """
+    sums, (m, r) = work.sums, work.chain.H.shape
+    if sums.products.size == 0:
+        return None
+    mean, square = np.split(sums.products / len(sums.trace), [r], axis=1)
+    found = square.reshape(m, r, r) - mean[:, :, np.newaxis] * mean[:, np.newaxis, :]
+    n_batches = min(N_BATCHES, len(sums.trace))
+    batches = np.array_split(sums.trace.reshape(-1, r, r), n_batches)
+    maps = np.array([batch.mean(axis=0) for batch in batches])
+    weight = _weight_of_slow_changes(work) / n_batches
+    for one in maps - maps.mean(axis=0):
+        moved = sums.reference @ one
+        outer = moved[:, :, np.newaxis] * moved[:, np.newaxis, :]
+        found += weight * outer
+    return found
+
+
 def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
     """Means and second moments of H, with what too few effective draws leave out.
 
@@ -222,8 +256,12 @@ def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
     # Sweeps after the last batch are in no batch.
     of_batches = (work.sums.components[:m] - work.sums.batch) / (N_BATCHES * work.batch_size)
     between = np.maximum(work.sums.batch_squares / N_BATCHES - of_batches**2, 0.0)
+    return mean, square + between * _weight_of_slow_changes(work)
+
+
+def _weight_of_slow_changes(work: Work) -> float:
     share = min(1.0 / effective_draws(work), LARGEST_SHARE)
-    return mean, square + between * ((1.0 + share) / (1.0 - share) - 1.0)
+    return (1.0 + share) / (1.0 - share) - 1.0
 
 
 def drift_of(work: Work) -> float:

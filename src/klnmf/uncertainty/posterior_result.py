@@ -1,8 +1,12 @@
 """`Posterior`: the result of `posterior`."""
 
 from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
 
 from klnmf.estimators.kl_nmf import KLNMF
+from klnmf.support.array_types import FloatArray
 from klnmf.support.result_tables import ResultTable
 from klnmf.uncertainty.interval_tables import IntervalTables
 
@@ -36,6 +40,9 @@ class Posterior(IntervalTables):
     effective_draws : float
         Number of independent draws that the kept sweeps are worth, in the slowest of the leading
         directions in which the components vary together.
+    covariances : ndarray of shape (n_features, n_components, n_components), or None
+        Covariances of the shares of each feature in the components, for
+        `differential_features`. None if they would take more than 256 MiB.
     level, noise, feature_names
         As passed to `posterior`.
     dispersion : Dispersion
@@ -47,6 +54,7 @@ class Posterior(IntervalTables):
     n_kept: int
     drift: float
     effective_draws: float
+    covariances: FloatArray | None
 
     @property
     def warning(self) -> str | None:
@@ -60,6 +68,27 @@ class Posterior(IntervalTables):
             f"short. Pass n_sweeps={2 * self.n_sweeps} or more; components that keep drifting "
             "hardly differ, and a smaller n_components may describe the data as well."
         )
+
+    def representation(self, X: Any, exposure: Any = None) -> FloatArray:
+        """Return W with the mean proportions: what `model_` explains the totals of X by.
+
+        Parameters
+        ----------
+        X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
+            The counts of the fit; with ``samples``, all of them.
+        exposure : array-like of shape (n_samples,), default=None
+            Exposures of the fit, if it had them.
+
+        Returns
+        -------
+        ndarray of shape (n_selected, n_components)
+        """
+        totals = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
+        if exposure is not None:
+            totals = totals / np.asarray(exposure, dtype=np.float64)
+        scale = np.asarray(self.model_.components_.sum(axis=1), dtype=np.float64).ravel()
+        amounts = self.proportions.estimate * totals[self.samples][:, np.newaxis]
+        return np.asarray(amounts / np.where(scale > 0.0, scale, 1.0))
 
     def _shown(self) -> ResultTable:
         warning = self.warning
