@@ -21,6 +21,19 @@ struct BoundFactors {
     double unit;
 };
 
+template <class T>
+void bind_take_sums(nb::module_& m) {
+    m.def(
+        "take_sums",
+        [](Out2<T> copies, int n_threads, Out1<std::int64_t> total) {
+            require(copies.shape(1) == total.size(), "each copy must have the size of the total");
+            klnmf::take_sums(copies.data(), static_cast<std::int64_t>(copies.shape(0)),
+                             static_cast<std::int64_t>(total.size()), n_threads, total.data());
+        },
+        "copies"_a.noconvert(), "n_threads"_a, "total"_a.noconvert(), Unlocked(),
+        "Add up the copies of sums that threads have, and set them to 0; total is out.");
+}
+
 } // namespace
 
 void bind_posterior(nb::module_& m) {
@@ -96,6 +109,8 @@ void bind_posterior(nb::module_& m) {
         "sweep"_a, "n_threads"_a, "W"_a.noconvert(), "moments"_a.noconvert(),
         "of_features"_a.noconvert(), "of_classes"_a.noconvert(), Unlocked(),
         "Split the counts of rows and draw their proportions; W is in and out, the others out.");
+    bind_take_sums<std::int32_t>(m);
+    bind_take_sums<std::int64_t>(m);
     m.def(
         "draw_components",
         [](In2<std::int64_t> counts, In2<double> exposures, In1<double> means, In1<double> weights,

@@ -136,6 +136,25 @@ KLNMF_OWN void draw_columns(std::int64_t begin, std::int64_t end, int rank,
 
 } // namespace
 
+template <class T>
+void take_sums(T* copies, std::int64_t n_copies, std::int64_t size, int n_threads,
+               std::int64_t* total) {
+    for_each_range(
+        size, n_threads,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            std::fill(total + begin, total + end, 0);
+            for (std::int64_t copy = 0; copy < n_copies; ++copy)
+                for (std::int64_t i = begin; i < end; ++i) {
+                    total[i] += copies[copy * size + i];
+                    copies[copy * size + i] = 0;
+                }
+        },
+        2048);
+}
+
+template void take_sums(std::int32_t*, std::int64_t, std::int64_t, int, std::int64_t*);
+template void take_sums(std::int64_t*, std::int64_t, std::int64_t, int, std::int64_t*);
+
 void draw_components(std::int64_t n_columns, int rank, const std::int64_t* counts,
                      const double* exposures, const GammaScales& scales,
                      const std::uint8_t* is_fixed, std::uint64_t seed, std::uint64_t sweep,

@@ -43,7 +43,7 @@ struct CellFactors {
     double unit;             // whole numbers of `exposures` in 1
 };
 
-// Sums over the rows; each has one copy per thread, zero before.
+// Sums over the rows; each has one copy per thread, zero before: `take_sums` leaves them so.
 struct SweepSums {
     std::int32_t* of_features; // column x component: counts of the component
     std::int64_t* of_classes;  // class x (rank + 2): sum_i psi(N_ik + a) - psi(a), the same of the
@@ -56,6 +56,11 @@ struct SweepSums {
 void sweep_rows(const SampledRows& rows, const double* H, std::int64_t n_columns,
                 const MixturePrior& prior, const CellFactors* factors, std::uint64_t seed,
                 std::uint64_t sweep, int n_threads, const SweepSums& sums);
+
+// Adds up the copies of all threads, and sets them to 0.
+template <class T>
+void take_sums(T* copies, std::int64_t n_copies, std::int64_t size, int n_threads,
+               std::int64_t* total);
 
 // A mixture of gamma distributions of one shape, with these means, for every entry of H.
 struct GammaScales {

@@ -117,8 +117,6 @@ class Sweeps:
         The conditional moments of the proportions are added to ``moments`` (2 n × r).
         """
         chain, (m, r) = self.chain, self.chain.H.shape
-        self._of_features.fill(0)
-        self._of_classes.fill(0)
         _core.sweep_rows(
             *self._rows,
             chain.H,
@@ -136,7 +134,7 @@ class Sweeps:
         self._update_classes()
         responsibilities = np.zeros(len(self._means))
         _core.draw_components(
-            self._of_features.sum(axis=0, dtype=np.int64).reshape(m, r),
+            self._taken(self._of_features).reshape(m, r),
             np.zeros((0, r)) if self._cells is None else self._exposed(self._cells),
             self._means,
             chain.scale_weights,
@@ -153,11 +151,16 @@ class Sweeps:
         chain.scale_weights = (responsibilities + 0.1) / np.sum(responsibilities + 0.1)
         return Moments(self._moments[:m], self._moments[m:])
 
+    def _taken(self, of_threads: Array) -> Array:
+        """Add up what the threads have counted, and leave zeros there for the next sweep."""
+        total = np.empty(of_threads.shape[1], dtype=np.int64)
+        _core.take_sums(of_threads, self._n_threads, total)
+        return total
+
     def _factors(self, cells: Cells) -> _core.CellFactors:
         """Return what the core needs to draw factors of cells."""
         H, chain, none = self.chain.H, self.chain, np.zeros(0, dtype=np.int64)
         others = np.where(cells.is_listed, 0.0, 1.0)
-        self._exposures.fill(0)
         return _core.CellFactors(
             np.ascontiguousarray(cells.alpha, dtype=np.float64),
             np.flatnonzero(cells.is_listed).astype(np.int32),
@@ -178,7 +181,7 @@ class Sweeps:
         follow from those of W and from its Gram matrix.
         """
         W, H = self.chain.W, self.chain.H
-        exposed = self._exposures.sum(axis=0).reshape(H.shape) / self._unit
+        exposed = self._taken(self._exposures).reshape(H.shape) / self._unit
         rest = W.sum(axis=0) - cells.alpha[:, np.newaxis] * (H @ (W.T @ W))
         exposed += np.where(cells.is_listed[:, np.newaxis], 0.0, rest)
         return np.ascontiguousarray(np.maximum(exposed, LEAST_EXPOSURE * W.sum(axis=0) + 1e-9))
@@ -186,7 +189,7 @@ class Sweeps:
     def _update_classes(self) -> None:
         """One step of Minka's fixed point for the concentrations, and the weights of classes."""
         chain, r = self.chain, self.chain.H.shape[1]
-        sums = self._of_classes.sum(axis=0).reshape(len(chain.class_weights), r + 2)
+        sums = self._taken(self._of_classes).reshape(len(chain.class_weights), r + 2)
         n_rows = sums[:, -1]
         enough = n_rows >= FEWEST_OF_CLASS
         ratios = sums[enough, :r] / np.maximum(sums[enough, r : r + 1], 1)

@@ -26,6 +26,7 @@ FEWEST_ROWS = 1_000
 COUNTS_PER_ENTRY = 100
 PART_ON_SOME_ROWS = 0.6
 N_BATCHES = 8  # of kept sweeps, by whose means slow changes are known
+FEATURES_AT_ONCE = 128  # of which products stay in a cache
 TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
 N_DIRECTIONS = 3
 LARGEST_SHARE = 0.5  # of one effective draw; with fewer than two, nothing is known of the spread
@@ -205,8 +206,12 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
         if sums.products.size:
             off = found.mean - sums.reference
             sums.products[:, : off.shape[1]] += off
-            outer = off[:, :, np.newaxis] * off[:, np.newaxis, :]
-            sums.products[:, off.shape[1] :] += outer.reshape(m, -1)
+            for begin in range(0, m, FEATURES_AT_ONCE):
+                some = off[begin : begin + FEATURES_AT_ONCE]
+                outer = some[:, :, np.newaxis] * some[:, np.newaxis, :]
+                sums.products[begin : begin + len(some), off.shape[1] :] += outer.reshape(
+                    len(some), -1
+                )
     work.done += 1
 
 
