@@ -152,5 +152,4 @@ void bind_posterior(nb::module_& m) {
                 draws.data()[i] = klnmf::Draws(seed, 0, i).binomial(n, p);
         },
         "n"_a, "p"_a, "seed"_a, "draws"_a.noconvert(), Unlocked(), "Binomial draws.");
-    m.attr("WHOLE_PER_UNIT") = klnmf::whole_per_unit;
 }

@@ -28,7 +28,7 @@ struct Limits {
     static constexpr T infinity = std::numeric_limits<T>::infinity();
 };
 
-// std::min and std::max, for a b that is no number as well.
+// std::min and std::max; they return a if b is NaN.
 template <class T>
 KLNMF_INLINE T min_of(T a, T b) {
     return b < a ? b : a;

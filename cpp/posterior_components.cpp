@@ -36,7 +36,6 @@ public:
             1);
     }
 
-    int width() const { return width_; }
     double rate(double exposure, int s) const { return bases_[s] + exposure; }
 
     // The entry of the table, or null if it is not there.
@@ -49,13 +48,13 @@ public:
     static constexpr int most_scales = 32;
 
     KLNMF_INLINE void fill(std::int64_t count, double exposure, double* entry) const {
-        // omega d^kappa q^K with d = 1 / (kappa + t), q = t d, t = mu (E + 1); a power of q is made
+        // omega d^kappa q^K with d = 1 / (kappa + t), q = t d, t = mu E; a power of q is made
         // by squaring if K is small, and by logarithms if it may be too small a number.
         const int n = scales_.n_scales;
         const double shape = scales_.shape + static_cast<double>(count);
         double ratios[most_scales], weights[most_scales];
         for (int s = 0; s < n; ++s) {
-            const double t = scales_.means[s] * (exposure + 1), d = 1 / (scales_.shape + t);
+            const double t = scales_.means[s] * exposure, d = 1 / (scales_.shape + t);
             ratios[s] = t * d;
             weights[s] =
                 scales_.weights[s] * (scales_.shape == 2 ? d * d : std::pow(d, scales_.shape));
@@ -107,7 +106,7 @@ KLNMF_OWN void draw_columns(std::int64_t begin, std::int64_t end, int rank,
                             std::uint64_t seed, std::uint64_t sweep, double* H, double* means,
                             double* squares, double* sums) {
     const int n_scales = scales.n_scales;
-    std::vector<double> scratch(tables.width());
+    double scratch[ScaleTables::most_scales + 2];
     for (std::int64_t j = begin; j < end; ++j) {
         Draws draws(seed, sweep, static_cast<std::uint64_t>(j));
         for (int k = 0; k < rank; ++k) {
@@ -118,8 +117,8 @@ KLNMF_OWN void draw_columns(std::int64_t begin, std::int64_t end, int rank,
             const double exposure = exposures ? exposures[at] : totals[k];
             const double* entry = tables.known(k, counts[at]);
             if (!entry) {
-                tables.fill(counts[at], exposure, scratch.data());
-                entry = scratch.data();
+                tables.fill(counts[at], exposure, scratch);
+                entry = scratch;
                 sums[rank + k] += entry[n_scales];
                 for (int q = 0; q < n_scales; ++q)
                     sums[2 * rank + q] += entry[q];

@@ -12,6 +12,8 @@ namespace klnmf {
 namespace {
 
 constexpr std::int64_t rows_per_task = 16;
+constexpr double whole_per_unit = 0x1p30; // of sums of digamma differences, in whole numbers
+constexpr double largest_whole = 0x1p62;
 
 // log Gamma and its derivative, by Stirling's series from 8 on and the recursion below; std::lgamma
 // writes to a variable that threads share.
@@ -111,7 +113,7 @@ public:
 
     // The component at a share of the total.
     KLNMF_INLINE int component_at(double share) const {
-        constexpr float below = 1 - 1e-6f; // rounding must not lead past the end
+        constexpr float below = 0x1.fffffcp-1f; // rounding must not lead past the end
         const float t = std::min(static_cast<float>(share), below) * rising_[lanes - 1];
         const Lanes<float>::Mask passed = rising_ <= FloatLanes{} + t;
         const Lanes<float>::Mask four =
@@ -136,8 +138,8 @@ private:
 };
 
 // What a thread needs for a row.
-struct RowScratch {
-    RowScratch(int rank, int n_classes)
+struct SweepScratch {
+    SweepScratch(int rank, int n_classes)
         : n_blocks((rank + lanes - 1) / lanes), w(n_blocks * lanes), sums(n_blocks * lanes),
           weights(n_classes), exposure(rank), own(rank) {}
     int n_blocks;
@@ -174,7 +176,7 @@ KLNMF_INLINE void split_cell(const Split& split, const float* w, const float* h,
 }
 
 KLNMF_OWN void split_row(const SampledRows& rows, std::int64_t row, const float* H, int rank,
-                         Draws& draws, RowScratch& scratch, std::int32_t* of_features) {
+                         Draws& draws, SweepScratch& scratch, std::int32_t* of_features) {
     const int n_blocks = scratch.n_blocks;
     const std::int64_t end = rows.indptr[row + 1];
     for (std::int64_t i = rows.indptr[row]; i < end; ++i) {
@@ -231,7 +233,7 @@ KLNMF_INLINE void visit_cells(const SampledRows& rows, const CellFactors& factor
 // times h.
 KLNMF_OWN void split_row_with_factors(const SampledRows& rows, const CellFactors& factors,
                                       std::int64_t row, const float* H, int rank, Draws& draws,
-                                      RowScratch& scratch, std::int32_t* of_features) {
+                                      SweepScratch& scratch, std::int32_t* of_features) {
     const int n_blocks = scratch.n_blocks;
     const float* w = scratch.w.data();
     double* exposure = scratch.exposure.data();
@@ -260,7 +262,7 @@ KLNMF_OWN void split_row_with_factors(const SampledRows& rows, const CellFactors
 
 // Adds factors times the new w to the exposures of the features.
 KLNMF_OWN void expose_features(const SampledRows& rows, const CellFactors& factors,
-                               std::int64_t row, const float* H, int rank, RowScratch& scratch,
+                               std::int64_t row, const float* H, int rank, SweepScratch& scratch,
                                std::int64_t* exposures) {
     const double* w = rows.W + row * rank;
     const double* factor = scratch.factors.data();
@@ -276,13 +278,14 @@ KLNMF_OWN void expose_features(const SampledRows& rows, const CellFactors& facto
         std::int64_t* of_feature = exposures + j * rank;
         const double scaled = beyond * factors.unit;
         for (int k = 0; k < rank; ++k)
-            of_feature[k] += static_cast<std::int64_t>(scaled * w[k]);
+            of_feature[k] +=
+                static_cast<std::int64_t>(std::clamp(scaled * w[k], -largest_whole, largest_whole));
     });
 }
 
 // The class of a row with these counts of components: pi_c DirichletMultinomial(N; a_c), or with
 // rates of prior rate b and exposures B, pi_c prod_k Gamma(N + a) / Gamma(a) (b / (b + B))^a.
-int draw_class(const MixturePrior& prior, const RisingTables& tables, RowScratch& scratch,
+int draw_class(const MixturePrior& prior, const RisingTables& tables, SweepScratch& scratch,
                std::int64_t total, double prior_rate, Draws& draws) {
     const int n = prior.n_classes;
     double* weights = scratch.weights.data();
@@ -308,7 +311,7 @@ int draw_class(const MixturePrior& prior, const RisingTables& tables, RowScratch
 // Adds the moments of the proportions: of a Dirichlet distribution given the counts, or those of
 // the drawn rates.
 void add_moments(const SampledRows& rows, std::int64_t row, const RisingTables& tables, int c,
-                 const RowScratch& scratch, std::int64_t total, bool has_factors) {
+                 const SweepScratch& scratch, std::int64_t total, bool has_factors) {
     const int rank = static_cast<int>(scratch.own.size());
     const double* w = rows.W + row * rank;
     double sum = tables.concentration(c, rank) + static_cast<double>(total);
@@ -336,15 +339,19 @@ void sweep_rows(const SampledRows& rows, const double* H, std::int64_t n_columns
     const int rank = prior.rank, n_classes = prior.n_classes, width = rank + 2;
     const RisingTables tables(prior);
     const auto whole = [](double x) { return static_cast<std::int64_t>(x * whole_per_unit); };
-    const std::int64_t padded = RowScratch(rank, n_classes).n_blocks * lanes;
+    const std::int64_t padded = SweepScratch(rank, n_classes).n_blocks * lanes;
     std::vector<float> narrow(n_columns * padded);
     for (std::int64_t j = 0; j < n_columns; ++j)
         for (int k = 0; k < rank; ++k)
             narrow[j * padded + k] = static_cast<float>(H[j * rank + k]);
+    // Made here: a task must not allocate.
+    std::vector<SweepScratch> scratches(std::max(n_threads, 1), SweepScratch(rank, n_classes));
+    for (SweepScratch& scratch : scratches)
+        scratch.factors.reserve(factors ? n_columns : 0);
     for_each_range(
         rows.n_rows, n_threads,
         [&](std::int64_t begin, std::int64_t end, int thread) {
-            RowScratch scratch(rank, n_classes);
+            SweepScratch& scratch = scratches[thread];
             std::vector<std::int64_t>& own = scratch.own;
             std::int32_t* of_features = sums.of_features + thread * n_columns * rank;
             std::int64_t* of_classes = sums.of_classes + thread * n_classes * width;

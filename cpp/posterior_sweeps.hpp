@@ -6,8 +6,6 @@
 
 namespace klnmf {
 
-constexpr double whole_per_unit = 0x1p30; // of sums of digamma differences, in whole numbers
-
 // A mixture of Dirichlet distributions of the samples' proportions.
 struct MixturePrior {
     int n_classes, rank;

@@ -25,7 +25,7 @@ public:
     KLNMF_INLINE std::uint64_t bits() { return mixed(state_ += step); }
 
     // Uniform in (0, 1), never one of the ends.
-    KLNMF_INLINE double uniform() { return (static_cast<double>(bits() >> 11) + 0.5) * 0x1p-53; }
+    KLNMF_INLINE double uniform() { return (static_cast<double>(bits() >> 12) + 0.5) * 0x1p-52; }
 
     // Standard normal, by Marsaglia's polar method; it gives two, of which one is kept.
     double normal() {

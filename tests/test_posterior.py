@@ -142,6 +142,101 @@ def test_a_chain_that_was_cut_goes_on_to_the_same_bits(
         posterior(model, X, n_sweeps=90, random_state=0, run=run)
 
 
+@pytest.mark.parametrize("at", [2, 15])
+def test_a_burn_in_on_some_rows_that_was_cut_goes_on_to_the_same_bits(
+    model: KLNMF, tmp_path: Any, monkeypatch: pytest.MonkeyPatch, at: int
+) -> None:
+    from klnmf.backends.gibbs import Sweeps
+
+    for name in ("FEWEST_ROWS", "COUNTS_PER_ENTRY"):
+        monkeypatch.setattr(posterior_chain, name, 10 if name == "FEWEST_ROWS" else 0)
+    whole = posterior(model, X, n_sweeps=60, random_state=0)
+    run = RunOptions(checkpoint=tmp_path / "a.checkpoint", checkpoint_every=0.0)
+    sweep = Sweeps.sweep
+
+    def cut(self: Sweeps, number: int, *rest: Any) -> Any:
+        if number == at:
+            raise KeyboardInterrupt
+        return sweep(self, number, *rest)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sweeps, "sweep", cut)
+        with pytest.raises(KeyboardInterrupt):
+            posterior(model, X, n_sweeps=60, random_state=0, run=run)
+    assert_same_bits(whole, posterior(model, X, n_sweeps=60, random_state=0, run=run))
+
+
+def test_an_error_within_a_sweep_leaves_the_checkpoint_of_the_last(
+    model: KLNMF, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from klnmf.backends.gibbs import Sweeps
+
+    whole = posterior(model, X, n_sweeps=60, random_state=0)
+    run = RunOptions(checkpoint=tmp_path / "a.checkpoint", checkpoint_every=0.0)
+    taken = Sweeps._taken
+    calls = []
+
+    def fails(self: Sweeps, of_threads: Any) -> Any:
+        calls.append(len(calls))
+        if len(calls) == 80:
+            raise MemoryError
+        return taken(self, of_threads)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Sweeps, "_taken", fails)
+        with pytest.raises(MemoryError):
+            posterior(model, X, n_sweeps=60, random_state=0, run=run)
+    assert_same_bits(whole, posterior(model, X, n_sweeps=60, random_state=0, run=run))
+
+
+def test_no_counts_are_refused() -> None:
+    nothing = np.zeros((4, 3))
+    with pytest.warns(EmptySamplesWarning):
+        empty = KLNMF(2, random_state=0).fit(nothing)
+    with pytest.raises(ValueError, match="X has no counts"):
+        posterior(empty, nothing, random_state=0)
+
+
+def test_noise_belongs_to_the_checkpoint(model: KLNMF, tmp_path: Any) -> None:
+    run = RunOptions(checkpoint=tmp_path / "a.checkpoint")
+    posterior(model, X, n_sweeps=30, random_state=0, run=run)
+    with pytest.raises(ValueError, match="noise"):
+        posterior(model, X, n_sweeps=30, random_state=0, noise="poisson", run=run)
+
+
+def test_components_without_features_are_refused(model: KLNMF) -> None:
+    empty = KLNMF(3, fixed_components=np.zeros((1, X.shape[1])), random_state=0).fit(X)
+    with pytest.raises(ValueError, match="Component 0 has no feature"):
+        posterior(empty, X, n_sweeps=30, random_state=0)
+
+
+def test_too_many_counts_of_a_feature_are_refused_in_float32() -> None:
+    large = np.array([[2.0**31, 1], [1, 2]], dtype=np.float32)
+    with pytest.raises(ValueError, match="at most 2,147,483,647 counts of one feature"):
+        posterior(KLNMF(1, random_state=0).fit(large), large, n_sweeps=30, random_state=0)
+
+
+def test_the_representation_explains_the_totals_of_the_fit(model: KLNMF) -> None:
+    some = posterior(model, X, n_sweeps=30, random_state=0, samples=[4, 2])
+    W = some.representation()
+    totals = np.asarray(model.transform(X) @ model.components_).sum(axis=1)[[4, 2]]
+    np.testing.assert_allclose((W @ some.model_.components_).sum(axis=1), totals, rtol=1e-3)
+
+
+def test_small_shares_are_drawn_in_any_place() -> None:
+    n, r, share = 400_000, 8, 5e-7  # 40 counts a row, which are drawn one by one
+    for place in (0, r - 1):
+        W = np.ones((n, r))
+        W[:, place] = share * (r - 1)
+        of_features = np.zeros((1, r), dtype=np.int32)
+        rows = (np.arange(n + 1), np.zeros(n, np.int32), np.full(n, 40, np.int32))
+        prior = (np.ones((1, r)), np.ones((1, r)), np.zeros(1), None)
+        sums = (of_features, np.zeros((1, r + 2), dtype=np.int64))
+        _core.sweep_rows(*rows, *prior, 1, 0, 1, W, np.zeros((0, r)), *sums)
+        # 8 are expected; below 1 they would be 0.03 % of all seeds.
+        assert 1 <= of_features[0, place] <= 20
+
+
 def test_what_is_known_of_components_stays(model: KLNMF) -> None:
     known = model.components_[:1] * 3
     barred = np.zeros((3, 30), dtype=bool)

@@ -324,7 +324,7 @@ def add_threads(parser: argparse._ActionsContainer, *names: str) -> None:
 
 def add_backend(parser: argparse._ActionsContainer) -> None:
     """Add --backend."""
-    text = "where to compute; cuda is an NVIDIA GPU, in float32 (default: cpu)"
+    text = "where to compute; auto is the CPU, cuda an NVIDIA GPU, in float32"
     parser.add_argument("--backend", choices=("auto", "cpu", "cuda"), default="auto", help=text)
 
 

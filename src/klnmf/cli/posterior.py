@@ -27,7 +27,9 @@ from klnmf.cli.options import (
 if TYPE_CHECKING:
     from klnmf.uncertainty import Posterior
 
-SUMMARY = "components and intervals that hold where components share features"
+SUMMARY = (
+    "components and intervals with the samples integrated out, for components that share features"
+)
 EXAMPLES = """\
   klnmf posterior model.klnmf counts.npz
   klnmf posterior model.klnmf counts.npz -o better.klnmf --intervals words.csv --report r.html
@@ -100,13 +102,12 @@ def run(args: argparse.Namespace) -> int:
     found.model_.set_params(run=None)
     found.model_.save(
         files.output,
-        W=found.representation(X, exposure),
+        W=found.representation(),
         sample_names=table.row_names,
         feature_names=names,
         sample_metadata=columns_of(table),
         metadata=saved.metadata | {"command": args.words, "posterior": facts},
     )
-    files.checkpoint.unlink(missing_ok=True)
     print(json.dumps(facts, indent=1) if args.json else found)
     say(args, f"model: {files.output}")
     if args.intervals is not None:
@@ -118,6 +119,7 @@ def run(args: argparse.Namespace) -> int:
         how = {"command": shlex.join(["klnmf", *args.words])}
         write_page(args, files.report, of_page, samples_of(of_page), X, how, intervals=found)
     save_picture(args, found, files.picture)
+    files.checkpoint.unlink(missing_ok=True)
     return DONE
 
 

@@ -119,7 +119,7 @@ class KLNMF(ShownBelowDiagram, FittedByLoop):
         ``distributed.Client``, or else ``n_threads`` processes on this machine, for the duration of
         the fit (docs/guide/large_data.md; in a script, put the fit under
         ``if __name__ == "__main__":``). It supports every solver except "ccd". Workers of dask-cuda
-        use their GPUs. "reference" is slow NumPy.
+        use their GPUs, in float32: the same result to rounding. "reference" is slow NumPy.
     run : RunOptions, default=None
         Checkpoints, progress bar and callback, see :class:`~klnmf.RunOptions`. None uses its
         defaults: no checkpoint, and a progress bar on a terminal.

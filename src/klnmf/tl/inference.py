@@ -154,8 +154,8 @@ def posterior(
 
     See `klnmf.uncertainty.posterior`. Programs that share a background, as those of one tissue do,
     come out closer to the truth than in a fit, the more so the more cells there are, and have
-    intervals that hold. The counts, genes and exposures are those of the fit. Fits with weights or
-    with a ``batch_key`` are refused.
+    intervals closer to their level. The counts, genes and exposures are those of the fit. Fits with
+    weights or with a ``batch_key`` are refused.
 
     Parameters
     ----------
@@ -209,5 +209,5 @@ def posterior(
             run=run,
             **data.constraints,
         )
-    W = found.representation(data.X, data.of_cells.get("exposure"))
+    W = found.representation()
     put_fit(adata, key_added, "posterior", found.model_, W, data, result=as_entries(found))

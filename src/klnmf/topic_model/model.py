@@ -323,8 +323,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
         """Estimate the topics once more, with the documents' shares integrated out.
 
         Topics that share many words come out closer to the truth than in the fit, and their words
-        and the documents' shares have intervals that hold (`klnmf.uncertainty.posterior`). This
-        model stays as it is; pass the result to `report` to show the intervals.
+        and the documents' shares have intervals closer to their level
+        (`klnmf.uncertainty.posterior`). This model stays as it is; pass the result to `report` to
+        show the intervals.
 
         Parameters
         ----------

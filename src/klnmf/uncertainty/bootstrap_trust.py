@@ -43,7 +43,10 @@ def shift_of_posterior(
         return math.nan
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that the sweeps are few
-        found = posterior(model, X, n_sweeps=N_SWEEPS, samples=[], **options)
+        try:
+            found = posterior(model, X, n_sweeps=N_SWEEPS, samples=[], **options)
+        except ValueError:  # more counts than it takes, or a component without features
+            return math.nan
     moved = -found.components.bias
     reach = np.where(
         moved > 0.0, intervals.upper - intervals.estimate, intervals.estimate - intervals.lower

@@ -163,6 +163,7 @@ def posterior(
     exposure = data.constraints.exposure
     totals = (data.W * data.H.sum(axis=0, dtype=np.float64)).sum(axis=1)
     work = _begun(data, n_sweeps, seed, totals if cells is not None else None)
+    work.identity["noise"] = noise
     work = file.resumed(work, seed)
     in_counts = np.ones_like(totals) if exposure is None else 1.0 / exposure
     masses = totals if cells is None else in_counts
@@ -196,10 +197,14 @@ def _refuse(model: KLNMF, given: dict[str, Any]) -> None:
 
 def _whole_counts(counts: Any) -> sp.csr_array:
     """Return the counts in int32."""
-    if counts.nnz and max(counts.data.max(), counts.sum(axis=0).max()) > LARGEST_COUNT:
+    if not counts.nnz:
+        raise ValueError("X has no counts, so that nothing can be said of components.")
+    # In float64: sums and limits in float32 would be rounded.
+    sums = np.bincount(counts.indices, weights=counts.data, minlength=counts.shape[1])
+    if sums.max(initial=0.0) > LARGEST_COUNT:
         raise ValueError(
             f"posterior takes at most {LARGEST_COUNT:,} counts of one feature; X has "
-            f"{counts.sum(axis=0).max():,.0f}. Divide X by a number and round it."
+            f"{sums.max():,.0f}. Divide X by a number and round it."
         )
     return sp.csr_array((counts.data.astype(np.int32), counts.indices, counts.indptr), counts.shape)
 
@@ -213,11 +218,17 @@ def _begun(data: DataOfFit, n_sweeps: int, seed: int, totals: FloatArray | None)
     W = _smoothed((data.W * sums).T, FLOOR).T
     H = _smoothed(data.H, FLOOR / len(data.H))
     is_fixed, (n, r), m = data.constraints.is_frozen(1), W.shape, len(H)
-    with np.errstate(invalid="ignore"):
-        H[:, is_fixed] = (data.H.astype(np.float64) / sums)[:, is_fixed]
+    H[:, is_fixed] = (data.H / np.where(sums > 0.0, sums, 1.0))[:, is_fixed]
     barred = data.constraints.zeros[1]
     if barred is not None:
         H[barred.toarray() != 0] = 0.0
+    empty = np.flatnonzero(H.sum(axis=0) <= 0.0)
+    if len(empty):
+        raise ValueError(
+            f"Component {empty[0]} has no feature: all of its entries are fixed at 0 or barred. "
+            "posterior needs components that can have counts; fit a model without this one."
+        )
+    if barred is not None:
         H /= H.sum(axis=0)
     identity = data_identity(data_in_memory(data.counts)) | {
         "checksum of the start": data_in_memory(sp.csr_array(H)).sums_checksum,
@@ -247,7 +258,7 @@ def _result(
     **about: Any,
 ) -> Posterior:
     n_kept, exposure = work.n_kept, data.constraints.exposure
-    totals = totals if exposure is None else totals * exposure
+    in_counts = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
     H, H2 = moments_of_components(work)
     (P, P2), (sizes, sizes2) = (
@@ -267,7 +278,8 @@ def _result(
         proportions=intervals[1],
         sizes=intervals[2],
         samples=chosen,
-        model_=_model_of(model, intervals[0].estimate, P.T @ totals),
+        totals=totals[chosen],
+        model_=_model_of(model, intervals[0].estimate, P.T @ in_counts),
         n_sweeps=work.n_sweeps,
         n_kept=n_kept,
         drift=drift_of(work),

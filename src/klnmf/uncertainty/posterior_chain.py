@@ -10,11 +10,11 @@ import numpy as np
 import scipy.sparse as sp
 from threadpoolctl import threadpool_limits
 
-from klnmf.backends.gibbs import Cells, Chain, Sweeps
+from klnmf.backends.gibbs import N_CLASSES, Cells, Chain, Sweeps
 from klnmf.estimators.run_options import RunOptions
 from klnmf.estimators.work_file import WorkFile
 from klnmf.saved.arrays import FLOATS, INDICES, nonnegative, shaped_array
-from klnmf.saved.container import Container
+from klnmf.saved.container import Container, SavedFileError
 from klnmf.saved.fields import Fields
 from klnmf.solvers.loop import held_interrupts
 from klnmf.support.array_types import Array, FloatArray
@@ -69,6 +69,7 @@ class Work:
     chain: Chain
     sums: Sums
     done: int = 0
+    is_whole: bool = True  # False within a sweep, in which some of the chain is new
 
     @property
     def n_burnt(self) -> int:
@@ -95,6 +96,10 @@ class PosteriorFile(WorkFile[Work]):
         """See :class:`WorkFile`."""
         return work.identity | {"n_sweeps": work.n_sweeps}
 
+    def _write(self, work: Work) -> None:
+        if work.is_whole:  # after an error within a sweep, the last file stays
+            super()._write(work)
+
     def packed(self, work: Work) -> Container:
         """See :class:`PeriodicFile`."""
         arrays = {f"chain.{name}": array for name, array in vars(work.chain).items()}
@@ -110,6 +115,8 @@ class PosteriorFile(WorkFile[Work]):
                 if name not in ("trace", "products"):
                     nonnegative(stored, name)
                 setattr(part, name, stored.astype(begun.dtype))
+        if work.chain.classes.max(initial=0) >= N_CLASSES:
+            raise SavedFileError(f"chain.classes has a class that is not one of {N_CLASSES}")
         work.done = min(content.whole("done"), work.n_sweeps)
         return work
 
@@ -164,24 +171,34 @@ def _burn_in_on_some(
     if 3 * n_some > n:
         return
     rows = np.sort(np.random.default_rng([work.seed, 2]).choice(n, n_some, replace=False))
-    chain, whole = work.chain, (work.chain.W, work.chain.classes)
-    chain.W, chain.classes = np.ascontiguousarray(whole[0][rows]), whole[1][rows]
+    # A copy, so that a checkpoint never holds the rows of a part.
+    chain = work.chain
+    part = replace(
+        chain,
+        W=np.ascontiguousarray(chain.W[rows]),
+        H=chain.H.copy(),
+        concentrations=chain.concentrations.copy(),
+        masses=chain.masses.copy(),
+        classes=chain.classes[rows],
+    )
     if cells is not None and cells.missing is not None:
         cells = replace(cells, missing=cells.missing.take(rows))
-    sweeps = Sweeps(counts[rows], chain, is_fixed, cells, work.seed, n_threads)
-    for number in range(int(PART_ON_SOME_ROWS * work.n_burnt)):
+    n_done = int(PART_ON_SOME_ROWS * work.n_burnt)
+    sweeps = Sweeps(counts[rows], part, is_fixed, cells, work.seed, n_threads)
+    for number in range(n_done):
         sweeps.sweep(number)
         bar.advance()
-    whole[0][rows], whole[1][rows] = chain.W, chain.classes
-    chain.W, chain.classes = whole
-    work.done = int(PART_ON_SOME_ROWS * work.n_burnt)
+    with held_interrupts():
+        chain.W[rows], chain.classes[rows] = part.W, part.classes
+        work.chain, work.done = replace(part, W=chain.W, classes=chain.classes), n_done
 
 
 def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
     sums, number, n_burnt = work.sums, work.done, work.n_burnt
+    work.is_whole = False
     if number < n_burnt:
         sweeps.sweep(number)
-        work.done += 1
+        work.done, work.is_whole = number + 1, True
         return
     found = sweeps.sweep(number, sums.proportions)
     m, kept = len(found.mean), number - n_burnt
@@ -212,7 +229,7 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
                 sums.products[begin : begin + len(some), off.shape[1] :] += outer.reshape(
                     len(some), -1
                 )
-    work.done += 1
+    work.done, work.is_whole = number + 1, True
 
 
 def _coordinates(reference: FloatArray, H: FloatArray) -> tuple[FloatArray, FloatArray]:

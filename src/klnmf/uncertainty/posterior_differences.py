@@ -42,8 +42,9 @@ def compared_posterior(
         pairs = [_contrast(x, S, k, np.eye(len(sizes))[other], int(other)) for other in others]
         z = np.array([np.nan_to_num(pair.z, nan=np.inf) for pair in pairs])
         nearest = z.argmin(axis=0)
-        columns = zip(*pairs, strict=True)
-        rows.append(ComparedShares(*(np.choose(nearest, column) for column in columns)))
+        columns = (np.array(column) for column in zip(*pairs, strict=True))
+        at = nearest[np.newaxis]
+        rows.append(ComparedShares(*(np.take_along_axis(column, at, 0)[0] for column in columns)))
     return ComparedShares(*(np.array(column) for column in zip(*rows, strict=True)))
 
 

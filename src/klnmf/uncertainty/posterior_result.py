@@ -1,7 +1,6 @@
 """`Posterior`: the result of `posterior`."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -30,6 +29,8 @@ class Posterior(IntervalTables):
         standard deviation.
     samples : ndarray of int, shape (n_selected,)
         Row numbers of the samples in ``proportions``.
+    totals : ndarray of shape (n_selected,)
+        What the fit explains of each of them, in counts, per unit of exposure.
     model_ : KLNMF
         A fitted model with the posterior means as its components.
     n_sweeps, n_kept : int
@@ -49,6 +50,7 @@ class Posterior(IntervalTables):
         How much more than Poisson counts the counts vary.
     """
 
+    totals: FloatArray
     model_: KLNMF
     n_sweeps: int
     n_kept: int
@@ -69,25 +71,15 @@ class Posterior(IntervalTables):
             "hardly differ, and a smaller n_components may describe the data as well."
         )
 
-    def representation(self, X: Any, exposure: Any = None) -> FloatArray:
-        """Return W with the mean proportions: what `model_` explains the totals of X by.
-
-        Parameters
-        ----------
-        X : {array-like, sparse matrix or array} of shape (n_samples, n_features)
-            The counts of the fit; with ``samples``, all of them.
-        exposure : array-like of shape (n_samples,), default=None
-            Exposures of the fit, if it had them.
+    def representation(self) -> FloatArray:
+        """Return W with the mean proportions and the totals of the fit, beside `model_`.
 
         Returns
         -------
         ndarray of shape (n_selected, n_components)
         """
-        totals = np.asarray(X.sum(axis=1), dtype=np.float64).ravel()
-        if exposure is not None:
-            totals = totals / np.asarray(exposure, dtype=np.float64)
         scale = np.asarray(self.model_.components_.sum(axis=1), dtype=np.float64).ravel()
-        amounts = self.proportions.estimate * totals[self.samples][:, np.newaxis]
+        amounts = self.proportions.estimate * self.totals[:, np.newaxis]
         return np.asarray(amounts / np.where(scale > 0.0, scale, 1.0))
 
     def _shown(self) -> ResultTable:
