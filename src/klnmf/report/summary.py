@@ -39,6 +39,13 @@ def verdict(described: Subject) -> Verdict:
     iterations = counted(model.n_iter_, "iteration")
     seconds, gap = _seconds(model), _gap_in_words(model, components)
     gap += _divergence_in_words(described) + _equal_fits_in_words(described)
+    if model.converged_ and not model.n_iter_:
+        return Verdict(
+            True,
+            "not fitted",
+            f"The {components} were given",
+            f"They are means of a posterior, or known from elsewhere, not from a fit. {gap}",
+        )
     if model.converged_:
         return Verdict(
             True,

@@ -90,7 +90,8 @@ def posterior(
     X : {array-like, sparse matrix or array, DataFrame} of shape (n_samples, n_features)
         The counts that the model was fitted to.
     n_sweeps : int, default=1500
-        Number of sweeps; the first third is burn-in. The result says if that is not enough.
+        Number of sweeps; the first third is burn-in. The result warns if they show that they are
+        too few; fewer than several hundred cannot show it.
     level : float, default=0.95
         Probability with which an interval should contain the true value.
     noise : {"estimated", "poisson"}, default="estimated"
