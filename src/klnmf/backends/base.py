@@ -225,7 +225,7 @@ class Backend(ABC):
 
     @classmethod
     def found_here(cls) -> str:
-        """Return what it runs on, for `klnmf info`; it is available."""
+        """Return what it runs on, for ``klnmf info``; it is available."""
         return cls.summary
 
     @classmethod
