@@ -17,7 +17,8 @@ KLNMF_DECLARE_KERNELS(x86_64_v4)
 
 namespace {
 
-#define KLNMF_KERNELS(set) &set::rows_of_floats, &set::rows_of_doubles, &set::passes
+#define KLNMF_KERNELS(set)                                                                         \
+    &set::rows_of_floats, &set::rows_of_doubles, &set::passes, set::components
 
 // From the lowest to the highest.
 constexpr KernelSet compiled_sets[] = {

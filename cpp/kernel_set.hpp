@@ -1,5 +1,5 @@
 // The kernels: loops over ranges of rows or values, in which all the time goes. Their sources
-// (row_kernels_*.cpp, pass_kernels.cpp) are compiled once for every instruction set, each time in
+// (KLNMF_KERNEL_SOURCES) are compiled once for every instruction set, each time in
 // the namespace KLNMF_SET, and one set is chosen when the module is imported. Everything else is
 // compiled once, for any processor.
 #pragma once
@@ -13,6 +13,7 @@ struct GuardedSettings;
 struct NewtonSettings;
 struct PaperSettings;
 struct RowTask;
+struct SampledNonzeros;
 struct ValueFacts;
 template <class T>
 struct BatchScratch;
@@ -72,12 +73,25 @@ struct PassKernels {
     std::int64_t (*longest_difference)(const std::int64_t* ends, std::int64_t size);
 };
 
+// Over the rows from `begin` to `end`; see component_passes.hpp. There is one for any number of
+// other modes, one for 1 and one for 2.
+struct ComponentKernels {
+    void (*products)(const SampledNonzeros&, const double* W, const double* H, int rank,
+                     std::int64_t begin, std::int64_t end, double* model);
+    void (*ratios)(const SampledNonzeros&, const double* u, const double* h, int mode,
+                   std::int64_t begin, std::int64_t end, double* sums);
+    void (*change)(const SampledNonzeros&, const double* w, const double* h, std::int64_t n_columns,
+                   int n_terms, double smallest, std::int64_t begin, std::int64_t end,
+                   double* terms);
+};
+
 struct KernelSet {
     const char* name;         // as GCC, clang and KLNMF_INSTRUCTION_SET call it
     const char* instructions; // what people call it
     const RowKernels<float>* rows_of_floats;
     const RowKernels<double>* rows_of_doubles;
     const PassKernels* passes;
+    const ComponentKernels* components;
 };
 
 // Declares the kernels of a set, for those who define them and for the list of sets.
@@ -86,6 +100,7 @@ struct KernelSet {
     extern const RowKernels<float> rows_of_floats;                                                 \
     extern const RowKernels<double> rows_of_doubles;                                               \
     extern const PassKernels passes;                                                               \
+    extern const ComponentKernels components[3];                                                   \
     }
 
 // The set in use.

@@ -78,6 +78,25 @@ def test_all_sets_agree_to_rounding(tmp_path: Path) -> None:
         assert "allowed" in out
 
 
+def test_all_sets_try_the_same_components_to_the_bit() -> None:
+    program = """
+import hashlib, numpy as np, scipy.sparse as sp
+from klnmf.data.passes import SampledNonzeros
+rng, bits = np.random.default_rng(0), hashlib.sha256()
+for n_others in (1, 2, 3):  # the kernels differ
+    X = sp.random_array((9, 11), density=0.5, rng=rng).tocsr()
+    indices = np.array([rng.permuted(X.indices) + 11 * q for q in range(n_others)], dtype=np.int32)
+    W, H = rng.random((9, 3)), rng.random((11 * n_others, 3))
+    u, h = rng.random((2, 9)), rng.random((2, 11 * n_others))
+    sample = SampledNonzeros(X.indptr.astype(np.int64), indices, X.data, W, H)
+    for part in (sample.y, *(sample.ratio_sums(u, h, mode) for mode in range(-1, n_others))):
+        bits.update(part.tobytes())
+    bits.update(np.float64(sample.gain(u, h)).tobytes())
+print(bits.hexdigest())
+"""
+    assert len({run_with(name, "-c", program).stdout for name in USABLE}) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", USABLE[:-1])
 def test_kernel_tests_pass_with_every_lower_set(name: str) -> None:
