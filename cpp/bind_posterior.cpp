@@ -139,6 +139,27 @@ void bind_posterior(nb::module_& m) {
         "responsibilities"_a.noconvert(), Unlocked(),
         "Draw the components given the counts of each; H is in and out, the last three are out.");
     m.def(
+        "keep_moments",
+        [](In2<double> moments, Out2<double> components, Out2<double> batch,
+           Out2<double> first_half, In2<double> reference, Out2<double> products, int n_threads) {
+            const std::size_t m = reference.shape(0), rank = reference.shape(1);
+            require(moments.size() == 2 * m * rank && components.size() == moments.size() &&
+                        batch.size() == m * rank &&
+                        (first_half.size() == 0 || first_half.size() == m * rank) &&
+                        (products.size() == 0 || products.size() == m * (rank + rank * rank)),
+                    "the sums must have the shapes of the moments");
+            klnmf::keep_moments(
+                static_cast<std::int64_t>(m), static_cast<int>(rank), moments.data(),
+                {components.data(), batch.data(), first_half.size() ? first_half.data() : nullptr,
+                 reference.data(), products.size() ? products.data() : nullptr},
+                n_threads);
+        },
+        "moments"_a.noconvert(), "components"_a.noconvert(), "batch"_a.noconvert(),
+        "first_half"_a.noconvert(), "reference"_a.noconvert(), "products"_a.noconvert(),
+        "n_threads"_a, Unlocked(),
+        "Add the moments of a sweep to the sums; without a first half or products, these are "
+        "empty.");
+    m.def(
         "gamma_draws",
         [](double shape, std::uint64_t seed, Out1<double> draws) {
             for (std::size_t i = 0; i < draws.size(); ++i)

@@ -10,7 +10,7 @@
 namespace klnmf {
 namespace {
 
-constexpr std::int64_t columns_per_sum = 256; // sums of columns are over blocks of this size
+constexpr std::int64_t columns_per_sum = 64; // sums of columns are over blocks of this size
 
 // What the scales say of an entry with a count K where E counts of the component could have been:
 // cumulative responsibilities omega_s NB(K; shape, mean mu_s E), then the mean and second moment.
@@ -97,6 +97,34 @@ private:
     std::vector<double> bases_, entries_; // shape / mean of the scales
 };
 
+// Adds up the counts of components, and how many entries of tables there are by count.
+void count_entries(std::int64_t n_columns, int rank, const std::int64_t* counts,
+                   const std::uint8_t* is_fixed, int n_threads, const double* H,
+                   std::vector<double>& totals, std::vector<std::int64_t>& n_known) {
+    constexpr int size = ScaleTables::size;
+    const std::int64_t width = rank * (size + 1);
+    std::vector<std::int64_t> of_threads(std::max(n_threads, 1) * width);
+    for_each_range(
+        n_columns, n_threads,
+        [&](std::int64_t begin, std::int64_t end, int thread) {
+            std::int64_t* sums = &of_threads[thread * width];
+            for (std::int64_t j = begin; j < end; ++j)
+                for (int k = 0; k < rank; ++k) {
+                    const std::int64_t count = counts[j * rank + k];
+                    sums[k] += count;
+                    if (count < size && H[j * rank + k] != 0 && !is_fixed[k])
+                        ++sums[rank + k * size + count];
+                }
+        },
+        columns_per_sum);
+    for (std::size_t at = 0; at < of_threads.size(); at += width) {
+        for (int k = 0; k < rank; ++k)
+            totals[k] += static_cast<double>(of_threads[at + k]);
+        for (std::size_t i = 0; i < n_known.size(); ++i)
+            n_known[i] += of_threads[at + rank + i];
+    }
+}
+
 // Draws some columns. Adds their sums to `sums`: of the draws, and for entries that are in no
 // table, of their means and cumulative responsibilities.
 KLNMF_OWN void draw_columns(std::int64_t begin, std::int64_t end, int rank,
@@ -162,13 +190,7 @@ void draw_components(std::int64_t n_columns, int rank, const std::int64_t* count
     const int n_scales = scales.n_scales, width = 2 * rank + n_scales;
     std::vector<double> totals(rank);
     std::vector<std::int64_t> n_known(rank * ScaleTables::size); // entries of tables, by count
-    for (std::int64_t j = 0; j < n_columns; ++j)
-        for (int k = 0; k < rank; ++k) {
-            const std::int64_t count = counts[j * rank + k];
-            totals[k] += static_cast<double>(count);
-            if (count < ScaleTables::size && H[j * rank + k] != 0 && !is_fixed[k])
-                ++n_known[k * ScaleTables::size + count];
-        }
+    count_entries(n_columns, rank, counts, is_fixed, n_threads, H, totals, n_known);
     const ScaleTables tables(scales, totals, exposures != nullptr, n_threads);
     const std::int64_t n_blocks = (n_columns + columns_per_sum - 1) / columns_per_sum;
     std::vector<double> by_block(n_blocks * width);
@@ -209,6 +231,38 @@ void draw_components(std::int64_t n_columns, int rank, const std::int64_t* count
                         means[at] /= mass;
                         squares[at] /= mass * mass;
                     }
+        },
+        columns_per_sum);
+}
+
+void keep_moments(std::int64_t n_columns, int rank, const double* moments, const KeptSums& sums,
+                  int n_threads) {
+    const std::int64_t size = n_columns * rank, width = rank + std::int64_t{rank} * rank;
+    const auto add = [](double* to, const double* from, std::int64_t begin, std::int64_t end) {
+        for (std::int64_t i = begin; i < end; ++i)
+            to[i] += from[i];
+    };
+    const auto add_products = [&](std::int64_t j) {
+        double* of_column = sums.products + j * width;
+        const double *mean = moments + j * rank, *from = sums.reference + j * rank;
+        for (int k = 0; k < rank; ++k) {
+            const double off = mean[k] - from[k];
+            of_column[k] += off;
+            for (int l = 0; l < rank; ++l)
+                of_column[(k + 1) * rank + l] += off * (mean[l] - from[l]);
+        }
+    };
+    for_each_range(
+        n_columns, n_threads,
+        [&](std::int64_t begin_column, std::int64_t end_column, int) {
+            const std::int64_t begin = begin_column * rank, end = end_column * rank;
+            add(sums.components, moments, begin, end);
+            add(sums.components + size, moments + size, begin, end);
+            add(sums.batch, moments, begin, end);
+            if (sums.first_half)
+                add(sums.first_half, moments, begin, end);
+            for (std::int64_t j = begin_column; sums.products && j < end_column; ++j)
+                add_products(j);
         },
         columns_per_sum);
 }

@@ -12,6 +12,7 @@ namespace klnmf {
 namespace {
 
 constexpr std::int64_t rows_per_task = 16;
+constexpr std::int64_t columns_per_task = 256;
 constexpr double whole_per_unit = 0x1p30; // of sums of digamma differences, in whole numbers
 constexpr double largest_whole = 0x1p62;
 
@@ -341,9 +342,14 @@ void sweep_rows(const SampledRows& rows, const double* H, std::int64_t n_columns
     const auto whole = [](double x) { return static_cast<std::int64_t>(x * whole_per_unit); };
     const std::int64_t padded = SweepScratch(rank, n_classes).n_blocks * lanes;
     std::vector<float> narrow(n_columns * padded);
-    for (std::int64_t j = 0; j < n_columns; ++j)
-        for (int k = 0; k < rank; ++k)
-            narrow[j * padded + k] = static_cast<float>(H[j * rank + k]);
+    for_each_range(
+        n_columns, n_threads,
+        [&](std::int64_t begin, std::int64_t end, int) {
+            for (std::int64_t j = begin; j < end; ++j)
+                for (int k = 0; k < rank; ++k)
+                    narrow[j * padded + k] = static_cast<float>(H[j * rank + k]);
+        },
+        columns_per_task);
     // Made here: a task must not allocate.
     std::vector<SweepScratch> scratches(std::max(n_threads, 1), SweepScratch(rank, n_classes));
     for (SweepScratch& scratch : scratches)

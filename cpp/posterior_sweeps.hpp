@@ -79,4 +79,17 @@ void draw_components(std::int64_t n_columns, int rank, const std::int64_t* count
                      int n_threads, double* H, double* masses, double* moments,
                      double* responsibilities);
 
+// Sums over kept sweeps; columns x rank but for the first, which has means and second moments one
+// below the other, as `moments`, and the last.
+struct KeptSums {
+    double *components, *batch;
+    double* first_half; // null after it
+    const double* reference;
+    double* products; // null, or of d = mean - reference, by column: d, then d d'
+};
+
+// Adds the moments of one sweep.
+void keep_moments(std::int64_t n_columns, int rank, const double* moments, const KeptSums& sums,
+                  int n_threads);
+
 } // namespace klnmf

@@ -82,6 +82,23 @@ def test_the_number_of_threads_changes_no_bit(model: KLNMF, n_threads: int, seed
     assert_same_bits(one, other)
 
 
+@pytest.mark.parametrize("n_threads", [1, 3])
+def test_sums_over_sweeps_are_those_of_numpy(n_threads: int) -> None:
+    m, r, generator = 300, 3, np.random.default_rng(0)
+    moments, reference = generator.random((2 * m, r)), generator.random((m, r))
+    mean, off = moments[:m], moments[:m] - reference
+    products = np.hstack([off, (off[:, :, None] * off[:, None, :]).reshape(m, -1)])
+    nothing = np.zeros((0, 0))
+    for halves, traced in [(np.ones((m, r)), np.ones((m, r + r * r))), (nothing, nothing)]:
+        components, batch = np.ones((2 * m, r)), np.ones((m, r))
+        sums = (components, batch, halves, reference, traced)
+        _core.keep_moments(moments, *sums, n_threads)
+        np.testing.assert_allclose(components, 1.0 + moments)
+        np.testing.assert_allclose(batch, 1.0 + mean)
+        np.testing.assert_allclose(halves, 1.0 + mean if halves.size else halves)
+        np.testing.assert_allclose(traced, 1.0 + products if traced.size else traced)
+
+
 def test_intervals_hold_their_estimates(result: Posterior) -> None:
     for part in (result.components, result.proportions, result.sizes):
         assert (part.lower <= part.estimate).all()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -20,13 +19,6 @@ FEWEST_OF_CLASS = 10  # rows from which on the concentrations of a class are est
 CONCENTRATIONS = (1e-2, 300.0)  # smallest and largest
 LEAST_EXPOSURE = 0.02
 LARGEST_COUNT = np.iinfo(np.int32).max
-
-
-class Moments(NamedTuple):
-    """Conditional means and second moments of the entries of H in one sweep."""
-
-    mean: FloatArray
-    square: FloatArray
 
 
 @dataclass
@@ -111,10 +103,11 @@ class Sweeps:
         """Whether W holds rates, not proportions up to a factor."""
         return self._cells is not None
 
-    def sweep(self, number: int, moments: FloatArray | None = None) -> Moments:
+    def sweep(self, number: int, moments: FloatArray | None = None) -> FloatArray:
         """Draw everything once; this number of a sweep always has the same random numbers.
 
-        The conditional moments of the proportions are added to ``moments`` (2 n × r).
+        The conditional moments of the proportions are added to ``moments`` (2 n × r). Returns the
+        conditional means of the entries of H, and below them the second moments (2 m × r).
         """
         chain, (m, r) = self.chain, self.chain.H.shape
         _core.sweep_rows(
@@ -149,7 +142,27 @@ class Sweeps:
             responsibilities,
         )
         chain.scale_weights = (responsibilities + 0.1) / np.sum(responsibilities + 0.1)
-        return Moments(self._moments[:m], self._moments[m:])
+        return self._moments
+
+    def keep(
+        self,
+        components: FloatArray,
+        batch: FloatArray,
+        first_half: FloatArray | None,
+        reference: FloatArray,
+        products: FloatArray | None,
+    ) -> None:
+        """Add what the last `sweep` returned to sums; see `klnmf.uncertainty.posterior_chain`."""
+        nothing = np.zeros((0, 0))
+        _core.keep_moments(
+            self._moments,
+            components,
+            batch,
+            nothing if first_half is None else first_half,
+            reference,
+            nothing if products is None else products,
+            self._n_threads,
+        )
 
     def _taken(self, of_threads: Array) -> Array:
         """Add up what the threads have counted, and leave zeros there for the next sweep."""

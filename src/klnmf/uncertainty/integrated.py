@@ -5,6 +5,7 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 import scipy.sparse as sp
+from threadpoolctl import threadpool_limits
 
 from klnmf.backends.cpu import effective_threads
 from klnmf.backends.gibbs import LARGEST_COUNT, Cells, Chain
@@ -169,18 +170,19 @@ def posterior(
     in_counts = np.ones_like(totals) if exposure is None else 1.0 / exposure
     masses = totals if cells is None else in_counts
     is_fixed = data.constraints.is_frozen(1)
-    run_chain(work, counts, is_fixed, cells, masses, file, options, threads)
-    result = _result(
-        model,
-        data,
-        work,
-        chosen,
-        totals,
-        level=level,
-        noise=noise,
-        dispersion=found,
-        feature_names=names,
-    )
+    with threadpool_limits(limits=1):  # products of small matrices do not depend on n_threads
+        run_chain(work, counts, is_fixed, cells, masses, file, options, threads)
+        result = _result(
+            model,
+            data,
+            work,
+            chosen,
+            totals,
+            level=level,
+            noise=noise,
+            dispersion=found,
+            feature_names=names,
+        )
     if result.warning is not None:
         warn_caller(result.warning, UserWarning)
     return result

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
-from threadpoolctl import threadpool_limits
 
 from klnmf.backends.gibbs import N_CLASSES, Cells, Chain, Sweeps
 from klnmf.estimators.run_options import RunOptions
@@ -26,7 +25,6 @@ FEWEST_ROWS = 1_000
 COUNTS_PER_ENTRY = 100
 PART_ON_SOME_ROWS = 0.6
 N_BATCHES = 8  # of kept sweeps, by whose means slow changes are known
-FEATURES_AT_ONCE = 128  # of which products stay in a cache
 TRACED_EVERY = 4  # kept sweeps between two records of the directions of H
 N_DIRECTIONS = 3
 LARGEST_SHARE = 0.5  # of one effective draw; with fewer than two, nothing is known of the spread
@@ -143,7 +141,6 @@ def run_chain(
         Bar(
             options.progress, total=work.n_sweeps, initial=work.done, desc="klnmf posterior"
         ) as bar,
-        threadpool_limits(limits=1),  # products of small matrices do not depend on n_threads
         file.kept(work),
     ):
         if work.done == 0:
@@ -200,35 +197,29 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
         sweeps.sweep(number)
         work.done, work.is_whole = number + 1, True
         return
-    found = sweeps.sweep(number, sums.proportions)
-    m, kept = len(found.mean), number - n_burnt
+    kept = number - n_burnt
+    mean = sweeps.sweep(number, sums.proportions)[: len(sums.reference)]
     if kept == 0:
-        sums.reference[:] = found.mean
-    sums.components[:m] += found.mean
-    sums.components[m:] += found.square
-    sums.batch += found.mean
+        sums.reference[:] = mean
+    is_traced = kept % TRACED_EVERY == 0
+    sweeps.keep(
+        sums.components,
+        sums.batch,
+        sums.first_half if kept < work.n_kept // 2 else None,
+        sums.reference,
+        sums.products if is_traced else None,
+    )
     if (kept + 1) % work.batch_size == 0 and kept < N_BATCHES * work.batch_size:
         sums.batch_squares += (sums.batch / work.batch_size) ** 2
         sums.batch[:] = 0.0
-    if kept < work.n_kept // 2:
-        sums.first_half += found.mean
     totals = np.ones(1) if sweeps.has_rates else work.chain.W.sum(axis=1)
     shares = (masses / np.where(totals > 0.0, totals, 1.0)) @ work.chain.W
     shares /= max(shares.sum(), 1e-300)
     sums.sizes[0] += shares
     sums.sizes[1] += shares**2
-    if kept % TRACED_EVERY == 0:
-        coordinates, _ = _coordinates(sums.reference, found.mean)
+    if is_traced:
+        coordinates, _ = _coordinates(sums.reference, mean)
         sums.trace[kept // TRACED_EVERY] = coordinates.ravel()
-        if sums.products.size:
-            off = found.mean - sums.reference
-            sums.products[:, : off.shape[1]] += off
-            for begin in range(0, m, FEATURES_AT_ONCE):
-                some = off[begin : begin + FEATURES_AT_ONCE]
-                outer = some[:, :, np.newaxis] * some[:, np.newaxis, :]
-                sums.products[begin : begin + len(some), off.shape[1] :] += outer.reshape(
-                    len(some), -1
-                )
     work.done, work.is_whole = number + 1, True
 
 
@@ -259,10 +250,8 @@ def covariances(work: Work) -> FloatArray | None:
     batches = np.array_split(sums.trace.reshape(-1, r, r), n_batches)
     maps = np.array([batch.mean(axis=0) for batch in batches])
     weight = _weight_of_slow_changes(work) / n_batches
-    for one in maps - maps.mean(axis=0):
-        moved = sums.reference @ one
-        outer = moved[:, :, np.newaxis] * moved[:, np.newaxis, :]
-        found += weight * outer
+    moved = np.stack([sums.reference @ one for one in maps - maps.mean(axis=0)], axis=1)
+    found += weight * (moved.swapaxes(1, 2) @ moved)
     return found
 
 
