@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
-from klnmf import KLNMF
+from klnmf import KLNMF, TopicModel
+from klnmf.model_selection import consensus
 from klnmf.report import write_report
 from klnmf.uncertainty import equal_fits
 
@@ -75,3 +77,21 @@ def test_the_report_says_so(tmp_path: Path) -> None:
     W[:3] = H[:, :3] = np.eye(3)
     write_report(page, KLNMF.from_components(H, converged=True), W)
     assert "Another model" not in page.read_text(encoding="utf-8")
+
+
+def test_summaries_and_consensus_say_so() -> None:
+    W, H = dense_factors(0, r=2)
+    said = f"Another model fits equally well, {equal_fits(W, H).max():.3f} away in "
+    agreed = consensus(np.random.default_rng(0).poisson(2000 * W @ H), 2, n_runs=3, random_state=0)
+    agreed = dataclasses.replace(agreed, W=W, components=H)
+    assert f"{said}component" in str(agreed)
+    assert "determine 2 of the 2 components exactly" in " ".join(str(agreed).split())
+    W[:2] = H[:, :2] = np.eye(2)
+    assert "Another model" not in str(dataclasses.replace(agreed, W=W, components=H))
+    topics = TopicModel(2, min_df=1, max_df=1.0).fit(
+        ["aa bb bb cc", "aa aa bb cc", "cc cc aa bb", "bb cc cc aa"]
+    )
+    distance = equal_fits(topics.W_, topics.nmf_.components_).max()
+    assert ("Another model" in topics.summary()) == (distance >= 1e-3)
+    topics.W_ = np.array([[1.0, 1.0], [2.0, 1.0], [1.0, 1.0], [1.0, 2.0]])
+    assert "fits equally well" in topics.summary()

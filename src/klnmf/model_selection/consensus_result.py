@@ -29,6 +29,7 @@ from klnmf.support.array_types import FloatArray
 from klnmf.support.option_names import option
 from klnmf.support.result_tables import Column, ResultTable, ShownAsTable
 from klnmf.topics import top_features
+from klnmf.uncertainty.equal_fits import equal_fits_in_words
 
 IndexArray = npt.NDArray[np.int64]
 
@@ -384,6 +385,8 @@ class Consensus(ShownAsTable):
             "The figures say how far starts agree on these data, not whether a component is real: "
             "starts can agree on noise.",
         ]
+        if not self.sizes and (other := equal_fits_in_words(self.W, self.components)):
+            lines.append(other)
         if self.null is None:
             text = "How far they would agree without structure is not known: there was no null run."
             return [*lines, text]

@@ -16,11 +16,9 @@ from klnmf.report.vocabulary import counted
 from klnmf.support.descriptions import described as in_words
 from klnmf.support.descriptions import percentage
 from klnmf.support.result_tables import ResultTable
-from klnmf.uncertainty import equal_fits
+from klnmf.uncertainty.equal_fits import equal_fits_in_words
 
 Subject = Described | DescribedTensor
-SMALLEST_DISTANCE = 1e-3  # between components that both fit, to be mentioned
-MOST_WORK = 2_000_000  # features × components³ for which this takes seconds
 _PACKAGES = ("klnmf", "numpy", "scipy", "scikit-learn")
 
 
@@ -99,21 +97,10 @@ def _gap_in_words(model: Any, components: str) -> str:
 
 
 def _equal_fits_in_words(described: Subject) -> str:
-    """Say which components of a matrix could be others without any change of the fit."""
     if isinstance(described, DescribedTensor):
         return ""
-    n_components, n_features = described.components.shape
-    if n_features * n_components**3 > MOST_WORK:
-        return ""
-    distances = equal_fits(described.W, described.components)
-    k = int(distances.argmax())
-    if distances[k] < SMALLEST_DISTANCE:
-        return ""
-    n_moved = counted(int(np.sum(distances >= SMALLEST_DISTANCE)), described.terms.component)
-    return (
-        f" Another model fits equally well, {distances[k]:.3f} away in number {k} (total "
-        f"variation, from 0 to 1): these data do not determine {n_moved} exactly."
-    )
+    said = equal_fits_in_words(described.W, described.components, described.terms.component)
+    return f" {said}" if said else ""
 
 
 def _divergence_in_words(described: Subject) -> str:

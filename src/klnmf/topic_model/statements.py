@@ -15,6 +15,7 @@ from klnmf.report.reproduce import as_code, to_put_in
 from klnmf.support.descriptions import percentage
 from klnmf.topic_model.document_checks import in_words
 from klnmf.topic_model.files import reading_of
+from klnmf.uncertainty.equal_fits import equal_fits_in_words
 
 _OPTIONS_OF_FIT = {
     "text_field": "text",
@@ -37,6 +38,8 @@ def statement(model: Any) -> str:
     if model.seed_words is not None:
         lines.append(f"Seeded topics: {len(model.seed_words)}.")
     lines.append(convergence(model))
+    if other := equal_fits_in_words(model.W_, nmf.components_, "topic"):
+        lines.append(other)
     selection = model.rank_selection_
     if selection is not None:
         lines.append(_choice(selection))

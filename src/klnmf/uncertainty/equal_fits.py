@@ -21,6 +21,8 @@ from klnmf.topics.checks import checked_components, checked_representation, dens
 # the polytope smaller.
 _ZERO = 1e-6
 _SMALLEST_PART = 1e-6  # v_k > 0
+_MENTIONED_FROM = 1e-3  # distance that a person is told of
+_MOST_WORK = 2_000_000  # features × components³ for which this takes seconds
 
 
 def equal_fits(W: Any, components: Any) -> FloatArray:
@@ -59,6 +61,22 @@ def equal_fits(W: Any, components: Any) -> FloatArray:
     H[_ZERO * H.max(axis=1, keepdims=True) > H] = 0.0
     L[_ZERO * L.max(axis=1, keepdims=True, initial=0.0) > L] = 0.0
     return np.array([_farthest(L, H, k) for k in range(len(H))])
+
+
+def equal_fits_in_words(W: Any, components: Any, component: str = "component") -> str:
+    """Say that other components fit equally well; "" where there are none, or many to look for."""
+    r, n_features = np.shape(components)
+    if n_features * r**3 > _MOST_WORK:
+        return ""
+    distances = equal_fits(W, components)
+    k, n_moved = int(distances.argmax()), int(np.sum(distances >= _MENTIONED_FROM))
+    if not n_moved:
+        return ""
+    return (
+        f"Another model fits equally well, {distances[k]:.3f} away in {component} {k} (total "
+        f"variation, from 0 to 1): these data do not determine {n_moved} of the {r} {component}s "
+        "exactly."
+    )
 
 
 def _farthest(L: FloatArray, H: FloatArray, k: int) -> float:
