@@ -80,6 +80,7 @@ def bootstrap(
     *,
     key: str = KEY,
     random_state: int | np.random.RandomState | None = None,
+    n_jobs: int | None = None,
     **options: Any,
 ) -> None:
     """Compute intervals for the programs and for the shares of the cells.
@@ -96,8 +97,10 @@ def bootstrap(
         The ``key_added`` of that call.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
+    n_jobs : int, default=None
+        Number of runs at a time. The result does not depend on it.
     **options
-        Other arguments of `klnmf.uncertainty.bootstrap`, such as ``level`` or ``n_jobs``.
+        Other arguments of `klnmf.uncertainty.bootstrap`, such as ``level`` or ``samples``.
 
     Returns
     -------
@@ -121,9 +124,8 @@ def bootstrap(
     check_can_be_changed(adata)
     model, data = fitted_model(adata, key), data_of(adata, key)
     with checked_before():
-        found = uncertainty.bootstrap(
-            model, data.X, n_runs, random_state=random_state, **data.constraints, **options
-        )
+        given = {"random_state": random_state, "n_jobs": n_jobs, **data.constraints, **options}
+        found = uncertainty.bootstrap(model, data.X, n_runs, **given)
     put_result(adata, f"{key}_bootstrap", "bootstrap", found, {"key": key})
 
 
