@@ -49,29 +49,6 @@ std::vector<std::int64_t> row_ranges(const Index* indptr, std::int64_t n_rows,
     return starts;
 }
 
-// The transpose on one thread. indptr_out[c + 1] is first the number of entries of column c, then
-// where the next one goes, and where they end when all are there.
-template <class T>
-void transpose_alone(const std::int64_t* indptr, std::int64_t n_rows, const std::int32_t* indices,
-                     const T* values, std::int64_t n_cols, std::int64_t* indptr_out,
-                     std::int32_t* indices_out, T* values_out) {
-    std::fill(indptr_out, indptr_out + n_cols + 1, 0);
-    std::int64_t* places = indptr_out + 1;
-    for (std::int64_t i = 0; i < indptr[n_rows]; ++i)
-        ++places[indices[i]];
-    for (std::int64_t column = 0, place = 0; column < n_cols; ++column) {
-        const std::int64_t count = places[column];
-        places[column] = place;
-        place += count;
-    }
-    for (std::int64_t row = 0; row < n_rows; ++row)
-        for (std::int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
-            const std::int64_t target = places[indices[i]]++;
-            indices_out[target] = static_cast<std::int32_t>(row);
-            values_out[target] = values[i];
-        }
-}
-
 // Where each of `n_parts` parts puts its entries of every column, from how many it has: next[part *
 // n_cols + column] in both. Parts follow each other within a column.
 void places_of_parts(std::int64_t n_cols, int n_parts, int n_threads, std::int64_t* next,
@@ -105,6 +82,34 @@ void places_of_parts(std::int64_t n_cols, int n_parts, int n_threads, std::int64
                 }
         },
         columns_per_task);
+}
+
+// A stable counting sort of entries with these keys: those with key j are from starts[j] on.
+// place(begin, end, next) puts a range of entries to where they go, entry i to next[keys[i]]++.
+//
+// Consecutive entries for every thread, which counts its own of each key; no more threads than keep
+// these counts below the entries. After that each knows where its entries begin.
+template <class Place>
+void counting_sort(const std::int32_t* keys, std::int64_t size, std::int64_t n_keys, int n_threads,
+                   std::int64_t* starts, Place place) {
+    const int n_parts = static_cast<int>(
+        std::min<std::int64_t>(threads_for(n_threads, size), 1 + size / (n_keys + 1)));
+    std::vector<std::int64_t> next(static_cast<std::size_t>(n_parts) * n_keys);
+    const auto for_each_part = [&](auto body) {
+        for_each_range(
+            n_parts, n_parts,
+            [&](std::int64_t part, std::int64_t, int) {
+                body(size * part / n_parts, size * (part + 1) / n_parts,
+                     next.data() + part * n_keys);
+            },
+            1);
+    };
+    for_each_part([keys](std::int64_t begin, std::int64_t end, std::int64_t* counts) {
+        for (std::int64_t i = begin; i < end; ++i)
+            ++counts[keys[i]];
+    });
+    places_of_parts(n_keys, n_parts, n_threads, next.data(), starts);
+    for_each_part(place);
 }
 
 } // namespace
@@ -181,41 +186,17 @@ template <class T>
 void transpose_rows(const std::int64_t* indptr, std::int64_t n_rows, const std::int32_t* indices,
                     const T* values, std::int64_t n_cols, int n_threads, std::int64_t* indptr_out,
                     std::int32_t* indices_out, T* values_out) {
-    const std::int64_t nnz = indptr[n_rows];
-    // Consecutive rows for every thread, which counts its entries of each column; no more threads
-    // than keep these counts below the nonzeros. After that each knows where its entries begin.
-    const int n_parts = static_cast<int>(
-        std::min<std::int64_t>(threads_for(n_threads, nnz), 1 + nnz / (n_cols + 1)));
-    if (n_parts == 1)
-        return transpose_alone(indptr, n_rows, indices, values, n_cols, indptr_out, indices_out,
-                               values_out);
-    std::vector<std::int64_t> next(static_cast<std::size_t>(n_parts) * n_cols);
-    std::vector<std::int64_t> starts(n_parts + 1);
-    for (int part = 0; part <= n_parts; ++part)
-        starts[part] = std::lower_bound(indptr, indptr + n_rows, nnz / n_parts * part) - indptr;
-    starts[0] = 0;
-    starts[n_parts] = n_rows;
-    for_each_range(
-        n_parts, n_parts,
-        [&](std::int64_t part, std::int64_t, int) {
-            std::int64_t* counts = next.data() + part * n_cols;
-            for (std::int64_t i = indptr[starts[part]]; i < indptr[starts[part + 1]]; ++i)
-                ++counts[indices[i]];
-        },
-        1);
-    places_of_parts(n_cols, n_parts, n_threads, next.data(), indptr_out);
-    for_each_range(
-        n_parts, n_parts,
-        [&](std::int64_t part, std::int64_t, int) {
-            std::int64_t* places = next.data() + part * n_cols;
-            for (std::int64_t row = starts[part]; row < starts[part + 1]; ++row)
-                for (std::int64_t i = indptr[row]; i < indptr[row + 1]; ++i) {
-                    const std::int64_t target = places[indices[i]]++;
+    counting_sort(
+        indices, indptr[n_rows], n_cols, n_threads, indptr_out,
+        [=](std::int64_t begin, std::int64_t end, std::int64_t* next) {
+            std::int64_t row = std::upper_bound(indptr, indptr + n_rows, begin) - indptr - 1;
+            for (std::int64_t i = begin; i < end; ++row)
+                for (const std::int64_t stop = std::min(end, indptr[row + 1]); i < stop; ++i) {
+                    const std::int64_t target = next[indices[i]]++;
                     indices_out[target] = static_cast<std::int32_t>(row);
                     values_out[target] = values[i];
                 }
-        },
-        1);
+        });
 }
 
 template <class T>
@@ -224,27 +205,16 @@ void sort_by_mode(const std::int32_t* coords, const T* values, std::int64_t nnz,
                   const std::int32_t* offsets, int n_threads, std::int64_t* indptr_out,
                   std::int32_t* coords_out, T* values_out) {
     const std::int32_t* const keys = coords + mode * nnz;
-    // Consecutive entries for every thread, as in transpose_rows.
-    const int n_parts =
-        static_cast<int>(std::min<std::int64_t>(threads_for(n_threads, nnz), 1 + nnz / (size + 1)));
-    std::vector<std::int64_t> next(static_cast<std::size_t>(n_parts) * size);
-    const auto for_each_part = [&](auto body) {
-        for_each_range(
-            n_parts, n_parts,
-            [&](std::int64_t part, std::int64_t, int) {
-                std::int64_t* const of_part = next.data() + part * size;
-                for (std::int64_t i = nnz * part / n_parts; i < nnz * (part + 1) / n_parts; ++i)
-                    body(i, of_part[keys[i]]++);
-            },
-            1);
-    };
-    for_each_part([](std::int64_t, std::int64_t) {});
-    places_of_parts(size, n_parts, n_threads, next.data(), indptr_out);
-    for_each_part([&](std::int64_t i, std::int64_t target) {
-        for (std::size_t q = 0; q < modes.size(); ++q)
-            coords_out[q * nnz + target] = coords[modes[q] * nnz + i] + offsets[q];
-        values_out[target] = values[i];
-    });
+    counting_sort(keys, nnz, size, n_threads, indptr_out,
+                  [=](std::int64_t begin, std::int64_t end, std::int64_t* next) {
+                      for (std::int64_t i = begin; i < end; ++i) {
+                          const std::int64_t target = next[keys[i]]++;
+                          for (std::size_t q = 0; q < modes.size(); ++q)
+                              coords_out[q * nnz + target] =
+                                  coords[modes[q] * nnz + i] + offsets[q];
+                          values_out[target] = values[i];
+                      }
+                  });
 }
 
 #define KLNMF_INSTANTIATE(T)                                                                       \

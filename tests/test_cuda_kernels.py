@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from cuda_step import step
 from gpu_checks import on_both
 from klnmf.backends.base import Fixed, Improve, Multiply, Rule, Solve
 from klnmf.backends.cuda import rows
 from klnmf.backends.cuda.backend import CudaBackend
 from klnmf.backends.cuda.modules import RankClass
-from klnmf.backends.cuda.step import step
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.row_constraints import RowConstraints
 from klnmf.data.sparse_data import InMemoryData

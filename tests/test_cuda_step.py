@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cuda_step import kappa, largest_ratios, second_derivatives, step, to_bfloat16
 from klnmf.backends.cuda.rows import Tasks, row_starts
-from klnmf.backends.cuda.step import kappa, largest_ratios, second_derivatives, step, to_bfloat16
 
 Array = np.ndarray
 

@@ -17,7 +17,7 @@ from klnmf.data.passes import sorted_by_mode
 from klnmf.data.tensor_checks import checked_parts, default_names
 from klnmf.data.validation import working_dtype
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.descriptions import described
+from klnmf.support.descriptions import described, sizes_in_words
 from klnmf.support.nearest_names import did_you_mean
 
 FEW_SLICES = 1 << 20
@@ -134,29 +134,12 @@ class SparseTensor:
         return cls(coords, counts, shape, mode_names=list(modes), labels=labels)
 
     @classmethod
-    def from_sparse(cls, coo: Any, **names: Any) -> SparseTensor:
-        """Take over a ``sparse.COO``; ``mode_names`` and ``labels`` may be given."""
-        if not all(hasattr(coo, part) for part in ("coords", "data", "fill_value")):
-            raise TypeError(f"coo must be a sparse.COO, as x.tocoo() is; got {described(coo)}.")
-        if coo.fill_value != 0:
-            raise ValueError(
-                f"coo has the fill value {coo.fill_value}; cells that are not stored must be 0. If "
-                "they are, pass sparse.COO(coo.coords, coo.data, coo.shape)."
-            )
-        return cls(coo.coords, coo.data, coo.shape, **names)
-
-    @classmethod
     def from_pyttb(cls, tensor: Any, **names: Any) -> SparseTensor:
         """Take over a ``pyttb.sptensor``; ``mode_names`` and ``labels`` may be given."""
         if not all(hasattr(tensor, part) for part in ("subs", "vals", "shape")):
             raise TypeError(f"tensor must be a pyttb.sptensor; got {described(tensor)}.")
         coords = np.reshape(tensor.subs, (-1, len(tensor.shape))).T
         return cls(coords, np.ravel(tensor.vals), tensor.shape, **names)
-
-    def to_sparse(self) -> Any:
-        """Return a ``sparse.COO`` of PyData, without names and labels."""
-        sparse = import_module("sparse")
-        return sparse.COO(self.coords.astype(np.intp), self.values.copy(), self.shape)
 
     def to_events(self) -> dict[str, Array]:
         """Return a table of the nonzeros, for ``pandas.DataFrame`` and from there to any file.
@@ -278,10 +261,7 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         is_named = self.mode_names != default_names(self.ndim)
-        sizes = " × ".join(
-            f"{name} {size:,}" if is_named else f"{size:,}"
-            for name, size in zip(self.mode_names, self.shape, strict=True)
-        )
+        sizes = sizes_in_words(self.shape, self.mode_names if is_named else ())
         total = f"{self.total:,.0f}" if self.total.is_integer() else f"{self.total:,.6g}"
         return f"SparseTensor({sizes}, {self.nnz:,} nonzeros, total {total})"
 

@@ -9,15 +9,13 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from klnmf.backends.base import Backend, Fixed, Improve, Multiply, RowTotals, Rule, Solve
+from klnmf.backends.base import Fixed, Improve, Multiply, RowTotals, Rule, Solve
 from klnmf.backends.cpu import RowResults, effective_threads
-from klnmf.backends.cuda import factors
 from klnmf.backends.cuda.device_data import DeviceData
-from klnmf.backends.cuda.factors import CudaFactor, add_columns
-from klnmf.backends.cuda.modules import MOST_COMPONENTS, RankClass
+from klnmf.backends.cuda.factors import CudaFactor, CudaFactors, add_columns
+from klnmf.backends.cuda.modules import MOST_COMPONENTS
 from klnmf.backends.cuda.rows import NULL, DeviceRows
 from klnmf.data.sparse_data import CountData
-from klnmf.support.array_types import Array
 
 DONE, WAITS = 1, 4  # of a row, see kernels/layout.cu
 # Sweeps over the model of a step at most, and the share of the first one's largest move at which
@@ -44,7 +42,7 @@ def _why_not() -> str | None:
     return None
 
 
-class CudaBackend(Backend):
+class CudaBackend(CudaFactors):
     """X on one GPU, by rows and by columns, or streamed to it; factors in float32, sums in float64.
 
     Every sum has a fixed order: a fit has the same bits on every run on the same kind of GPU,
@@ -60,7 +58,6 @@ class CudaBackend(Backend):
     checkpoints_of: ClassVar[str | None] = "cpu"  # a fit goes on on the other, to rounding
     values_cost_a_pass: ClassVar[bool] = True
     memory_limit: ClassVar[int | None] = None  # bytes to use of the device at most; None: all
-    data: DeviceData
 
     def __init__(self, data: CountData, n_threads: int | None = None) -> None:
         if data.dtype == np.float64 and not data.is_exact_in_float32:
@@ -69,7 +66,7 @@ class CudaBackend(Backend):
                 "their weights) exactly. Pass dtype='float32' to round them, or choose "
                 "backend='cpu'."
             )
-        self.n_threads: int = effective_threads(n_threads)
+        self.n_threads = effective_threads(n_threads)
         self.data = DeviceData(data, self.n_threads, self.memory_limit)
         self._lock = threading.RLock()  # runs on several threads share the scratch memory
 
@@ -95,70 +92,6 @@ class CudaBackend(Backend):
     def close(self) -> None:
         """See :class:`~klnmf.backends.base.Backend`."""
         self.data.close()
-
-    # ---- factors ---------------------------------------------------------------------------------
-
-    def upload(self, array: Any, mode: int, dtype: Any = None) -> CudaFactor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        rank_class = RankClass.of(array.shape[1], max(self.data.shape))
-        self.data.make_room(rank_class)
-        return factors.uploaded(array, rank_class, self.n_threads)
-
-    def download(self, factor: CudaFactor, rows: Array | None = None) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return factors.downloaded(factor, rows)
-
-    def copy(self, factor: CudaFactor, dtype: Any = None) -> CudaFactor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        copied = factor.like(factor.array.copy())
-        copied.sums = factor.sums
-        return copied
-
-    def scaled(self, factor: CudaFactor, scales: Array, order: Array | None = None) -> CudaFactor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return factors.scaled(factor, scales, order)
-
-    def merged(
-        self,
-        factor: CudaFactor,
-        pair: tuple[int, int],
-        weights: tuple[float, float],
-        column: Array | None,
-    ) -> CudaFactor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return factors.merged(factor, pair, weights, column)
-
-    def extrapolated(
-        self, newest: CudaFactor, previous: CudaFactor, weight: float, keep: float
-    ) -> CudaFactor:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return factors.extrapolated(newest, previous, weight, keep)
-
-    # ---- sums ------------------------------------------------------------------------------------
-
-    def _sums(self, factor: CudaFactor) -> Array:
-        if factor.sums is None:
-            factor.sums = add_columns(factor, NULL, 0.0, NULL)
-        sums: Array = factor.sums.get()[:, : factor.rank]
-        return sums
-
-    def column_sums(self, factor: CudaFactor) -> Array:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        sums: Array = self._sums(factor)[0]
-        return sums
-
-    def sums_and_squares(self, mode: int, factor: CudaFactor) -> tuple[Array, Array]:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        rows = self.data.rows(mode)
-        if rows.shares is NULL:
-            sums = self._sums(factor)
-        else:
-            sums = add_columns(factor, rows.shares, 0.0, NULL).get()[:, : factor.rank]
-        return sums[0], sums[1]
-
-    def count_zeros(self, factor: CudaFactor) -> int:
-        """See :class:`~klnmf.backends.base.Backend`."""
-        return int(self._sums(factor)[2].sum())
 
     # ---- row problems ----------------------------------------------------------------------------
 
