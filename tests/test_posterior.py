@@ -363,6 +363,13 @@ def test_unusual_counts_have_results(noise: Any, scale: int) -> None:
         np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0)
 
 
+def test_a_component_may_be_without_counts_for_a_sweep() -> None:
+    counts = np.eye(3, 4)
+    found = posterior(KLNMF(2, random_state=0).fit(counts), counts, n_sweeps=60, random_state=0)
+    np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0)
+    assert np.isfinite(found.sizes.upper).all()
+
+
 def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
     counts = over_dispersed(2)[0]
     start = KLNMF(3, l1_W=1e3, l1_H=1e3, random_state=0).fit(counts)
