@@ -379,7 +379,7 @@ def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
     assert found.model_.get_params()["l1_W"] == 0.0
 
 
-def test_few_effective_draws_widen_the_intervals_of_components(
+def test_few_effective_draws_widen_the_intervals_of_components_and_sizes(
     model: KLNMF, result: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By at most (1 + 1/3) / (1 - 1/3) = 2 times the variance, for three draws."""
@@ -388,11 +388,13 @@ def test_few_effective_draws_widen_the_intervals_of_components(
         monkeypatch.setattr(posterior_chain, "effective_draws", lambda work, draws=draws: draws)
         found = posterior(model, X, n_sweeps=150, random_state=0, n_threads=1)
         np.testing.assert_array_equal(found.components.estimate, result.components.estimate)
-        variances[draws] = found.components.standard_error**2
-    ratios = variances[3.0] / variances[1e9]
-    assert ratios.min() >= 1.0
-    assert ratios.max() <= 2.0
-    assert ratios.mean() > 1.05
+        parts = (found.components, found.sizes)
+        variances[draws] = [part.standard_error**2 for part in parts]
+    for few, many in zip(variances[3.0], variances[1e9], strict=True):
+        ratios = few / many
+        assert ratios.min() >= 1.0
+        assert ratios.max() <= 2.0
+        assert ratios.mean() > 1.05
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.9])

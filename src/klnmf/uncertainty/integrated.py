@@ -40,6 +40,7 @@ from klnmf.uncertainty.posterior_chain import (
     drift_of,
     effective_draws,
     moments_of_components,
+    moments_of_sizes,
     run_chain,
 )
 from klnmf.uncertainty.posterior_result import Posterior
@@ -262,10 +263,8 @@ def _result(
     in_counts = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
     H, H2 = moments_of_components(work)
-    (P, P2), (sizes, sizes2) = (
-        np.split(part / n_kept, 2) for part in (work.sums.proportions, work.sums.sizes)
-    )
-    moments = ((H.T, H2.T), (P[chosen], P2[chosen]), (sizes, sizes2))
+    P, P2 = np.split(work.sums.proportions / n_kept, 2)
+    moments = ((H.T, H2.T), (P[chosen], P2[chosen]), moments_of_sizes(work))
     parts = zip(moments, fitted, given_entries(data, chosen), strict=True)
     intervals = [
         posterior_intervals(*of, shares, given, about["level"]) for of, shares, given in parts
