@@ -418,6 +418,11 @@ def test_constraints_that_have_no_probability_are_refused(model: KLNMF, name: st
         posterior(model, X, **{name: np.ones(80)})
 
 
+def test_unknown_arguments_are_told_what_there_is(model: KLNMF) -> None:
+    with pytest.raises(TypeError, match=r"By name it takes exposure, missing, run\.$"):
+        posterior(model, X, W=np.ones((80, 3)))
+
+
 def test_exposures_change_sizes_alone(model: KLNMF, result: Posterior) -> None:
     exposure = np.where(model.transform(X).argmax(axis=1) == 0, 0.1, 1.0)
     exposed = KLNMF(3, random_state=0).fit(X, H=model.components_, exposure=exposure)

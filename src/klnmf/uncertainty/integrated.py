@@ -139,12 +139,12 @@ def posterior(
         )
     n_sweeps = checked_whole("n_sweeps", n_sweeps, least=FEWEST_SWEEPS)
     level = checked_fraction("level", level)
-    check_arguments(constraints, "posterior", (*model._fit_arguments, "run"))
+    _refuse(model, constraints)
+    check_arguments(constraints, "posterior", ("exposure", "missing", "run"))
     options = checked_run_options(
         run, "posterior", "checkpoint", "checkpoint_every", "resume", "progress"
     )
     checked_choice(noise, "noise", get_args(Noise))
-    _refuse(model, constraints)
     threads = effective_threads(n_threads)
     way_out = "Pass the complete X of the fit, or fit a model to this X."
     data = data_of_fit(model, X, {**constraints}, "posterior", way_out)

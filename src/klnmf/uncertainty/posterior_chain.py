@@ -268,13 +268,14 @@ def covariances(work: Work) -> FloatArray | None:
 
 def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
     """Means and second moments of H, with what too few effective draws leave out."""
-    of_sweeps = np.split(work.sums.components, 2)
-    return _with_slow_changes(work, *of_sweeps, work.sums.batch, work.sums.batch_squares)
+    sums, squares = np.split(work.sums.components, 2)
+    return _with_slow_changes(work, sums, squares, work.sums.batch, work.sums.batch_squares)
 
 
 def moments_of_sizes(work: Work) -> tuple[FloatArray, FloatArray]:
     """Means and second moments of the sizes (1 × r), likewise."""
-    return _with_slow_changes(work, *np.split(work.sums.sizes, 4))
+    sums, squares, batch, batch_squares = np.split(work.sums.sizes, 4)
+    return _with_slow_changes(work, sums, squares, batch, batch_squares)
 
 
 def _with_slow_changes(
