@@ -207,13 +207,16 @@ void draw_components(std::int64_t n_columns, int rank, const std::int64_t* count
         for (int q = 0; q < width; ++q)
             by_block[q] += by_block[block * width + q];
     for (int k = 0; k < rank; ++k)
-        for (int count = 0; count < ScaleTables::size; ++count)
-            if (const double* entry = tables.known(k, count)) {
-                const auto n = static_cast<double>(n_known[k * ScaleTables::size + count]);
-                by_block[rank + k] += n * entry[n_scales];
-                for (int q = 0; q < n_scales; ++q)
-                    by_block[2 * rank + q] += n * entry[q];
-            }
+        for (int count = 0; count < ScaleTables::size; ++count) {
+            const double* entry = tables.known(k, count);
+            const std::int64_t n = n_known[k * ScaleTables::size + count];
+            // Where a component has no counts at all, the entries for larger ones are NaN.
+            if (!entry || n == 0)
+                continue;
+            by_block[rank + k] += static_cast<double>(n) * entry[n_scales];
+            for (int q = 0; q < n_scales; ++q)
+                by_block[2 * rank + q] += static_cast<double>(n) * entry[q];
+        }
     const double* sums = by_block.data();
     for (int s = n_scales - 1; s >= 0; --s)
         responsibilities[s] = sums[2 * rank + s] - (s > 0 ? sums[2 * rank + s - 1] : 0.0);

@@ -65,7 +65,8 @@ def test_it_is_said_in_words() -> None:
     expected = np.sum(rates * (1 + 0.5 * rates)) / rates.sum()
     assert found.factor == pytest.approx(expected, rel=0.15)
     assert f"the variance y + {found.common:.2g} y²" in str(found)
-    assert f"that is {found.factor:.2g} times the Poisson variance" in str(found)
+    assert f"that is {found.factor:.3g} times the Poisson variance" in str(found)
+    assert "that is 1.01 times the Poisson variance" in str(replace(found, factor=1.014))
     of_amounts = str(replace(found, factor=275069.3))
     assert "more than 100 times the Poisson variance: these are amounts" in of_amounts
 

@@ -71,11 +71,24 @@ def test_scales_and_empty_parts_do_not_matter() -> None:
 
 def test_the_report_says_so(tmp_path: Path) -> None:
     W, H = dense_factors(0)
-    page = write_report(tmp_path / "r.html", KLNMF.from_components(H, converged=True), W)
+    W *= np.linspace(1e3, 2e3, 30)[:, np.newaxis]
+    model = KLNMF(3, tol=1e-6, random_state=0)
+    W = model.fit_transform(W @ H, H=H)
+    page = write_report(tmp_path / "r.html", model, W)
     text = page.read_text(encoding="utf-8")
-    assert f"Another model fits equally well, {equal_fits(W, H).max():.3f} away" in text
-    W[:3] = H[:, :3] = np.eye(3)
-    write_report(page, KLNMF.from_components(H, converged=True), W)
+    farthest = equal_fits(W, model.components_).max()
+    assert f"Another model fits equally well, {farthest:.3f} away" in text
+    W[:3] = 1000 * np.eye(3)
+    H[:, :3] = np.eye(3)
+    W = model.fit_transform(W @ H, H=H)
+    write_report(page, model, W)
+    assert "Another model" not in page.read_text(encoding="utf-8")
+
+
+def test_the_report_does_not_judge_components_that_were_given(tmp_path: Path) -> None:
+    """Means of a posterior are never 0, so that they could be moved whatever the data say."""
+    W, H = dense_factors(0)
+    page = write_report(tmp_path / "r.html", KLNMF.from_components(H, converged=True), W)
     assert "Another model" not in page.read_text(encoding="utf-8")
 
 

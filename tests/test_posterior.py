@@ -380,6 +380,13 @@ def test_unusual_counts_have_results(noise: Any, scale: int) -> None:
         np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0)
 
 
+def test_a_component_may_be_without_counts_for_a_sweep() -> None:
+    counts = np.eye(3, 4)
+    found = posterior(KLNMF(2, random_state=0).fit(counts), counts, n_sweeps=60, random_state=0)
+    np.testing.assert_allclose(found.components.estimate.sum(axis=1), 1.0)
+    assert np.isfinite(found.sizes.upper).all()
+
+
 def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
     counts = over_dispersed(2)[0]
     start = KLNMF(3, l1_W=1e3, l1_H=1e3, random_state=0).fit(counts)
@@ -389,7 +396,7 @@ def test_a_penalty_that_leaves_one_component_is_no_obstacle() -> None:
     assert found.model_.get_params()["l1_W"] == 0.0
 
 
-def test_few_effective_draws_widen_the_intervals_of_components(
+def test_few_effective_draws_widen_the_intervals_of_components_and_sizes(
     model: KLNMF, result: Posterior, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By at most (1 + 1/3) / (1 - 1/3) = 2 times the variance, for three draws."""
@@ -398,11 +405,13 @@ def test_few_effective_draws_widen_the_intervals_of_components(
         monkeypatch.setattr(posterior_chain, "effective_draws", lambda work, draws=draws: draws)
         found = posterior(model, X, n_sweeps=150, random_state=0, n_threads=1)
         np.testing.assert_array_equal(found.components.estimate, result.components.estimate)
-        variances[draws] = found.components.standard_error**2
-    ratios = variances[3.0] / variances[1e9]
-    assert ratios.min() >= 1.0
-    assert ratios.max() <= 2.0
-    assert ratios.mean() > 1.05
+        parts = (found.components, found.sizes)
+        variances[draws] = [part.standard_error**2 for part in parts]
+    for few, many in zip(variances[3.0], variances[1e9], strict=True):
+        ratios = few / many
+        assert ratios.min() >= 1.0
+        assert ratios.max() <= 2.0
+        assert ratios.mean() > 1.05
 
 
 @pytest.mark.parametrize("kept", [0.0, 0.9])
@@ -424,6 +433,11 @@ def test_the_benchmark_judges_both_methods() -> None:
 def test_constraints_that_have_no_probability_are_refused(model: KLNMF, name: str) -> None:
     with pytest.raises(ValueError, match=f"posterior does not take {name}: .*Fit a model without"):
         posterior(model, X, **{name: np.ones(80)})
+
+
+def test_unknown_arguments_are_told_what_there_is(model: KLNMF) -> None:
+    with pytest.raises(TypeError, match=r"By name it takes exposure, missing, run\.$"):
+        posterior(model, X, W=np.ones((80, 3)))
 
 
 def test_exposures_change_sizes_alone(model: KLNMF, result: Posterior) -> None:

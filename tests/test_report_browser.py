@@ -22,9 +22,12 @@ from report_models import HOSTILE, model_of, random_factors, written_example
 
 pytest.importorskip("jinja2")
 
+from klnmf import KLNMF
 from klnmf.model_selection import RankSelection
 from klnmf.report import write_report
+from klnmf.simulate import simulate_counts
 from klnmf.topics import mean_shares, top_features
+from klnmf.uncertainty import bootstrap
 
 HOW_TO_GET_ONE = (
     "No browser for the tests of the report: install Chromium and its driver (Debian and Ubuntu: "
@@ -479,6 +482,24 @@ def test_nothing_scrolls_sideways_on_a_phone(driver: Any, example: Path, tmp_pat
             ".map(e => e.getBoundingClientRect().left)"
         )
         assert len(set(lefts)) == 1
+
+
+@pytest.mark.parametrize("width", [390, 1200])
+def test_intervals_leave_room_for_words(driver: Any, tmp_path: Path, width: int) -> None:
+    X = simulate_counts(60, 30, 3, random_state=0).X
+    model = KLNMF(3, random_state=0)
+    W = model.fit_transform(X)
+    names = [f"gene-{j}" for j in range(30)]
+    intervals = bootstrap(model, X, 3, feature_names=names, random_state=0)
+    path = write_report(tmp_path / "r.html", model, W, X, feature_names=names, intervals=intervals)
+    too_wide = (
+        "return [...document.querySelectorAll('#interval-table :is(th, td)')]"
+        ".filter(e => e.scrollWidth > e.clientWidth).map(e => e.textContent)"
+    )
+    page = opened(driver, path, width=width)
+    assert page.execute_script(too_wide) == []
+    words = "return document.querySelector('#interval-table td:last-child').clientWidth"
+    assert page.execute_script(words) > 100
 
 
 def test_a_phone_shows_all_topics_folded_with_whole_words(driver: Any, tmp_path: Path) -> None:

@@ -10,8 +10,9 @@ import pytest
 from matplotlib import pyplot as plt
 
 from event_files import model_of_sales
-from klnmf import KLNMF, PoissonCP
+from klnmf import KLNMF, PoissonCP, SparseTensor
 from klnmf.plots import plot_components, plot_history
+from klnmf.simulate import simulate_tensor
 from klnmf.topics import format_components, top_features
 from klnmf.topics.modes import names_by_labels
 
@@ -61,6 +62,16 @@ def test_errors() -> None:
         format_components(KLNMF(2))
     with pytest.raises(ValueError, match="places"):
         plot_components(model, axes=plt.subplots(1, 2)[1])
+
+
+def test_labels_go_below_a_long_course() -> None:
+    X = simulate_tensor((20, 10, 54), 2, n_counts=2_000, random_state=0).X
+    weeks = np.arange("2023-01-02", "2024-01-15", 7, dtype="M8[D]")[:54]
+    labels = [None, None, weeks]
+    X = SparseTensor(X.coords, X.values, X.shape, labels=labels)
+    lines = format_components(PoissonCP(2, random_state=0).fit(X), 3).split("\n")
+    assert max(map(len, lines)) <= 88
+    assert sum("most in 2023-" in line for line in lines) == 2
 
 
 def test_table_of_components() -> None:

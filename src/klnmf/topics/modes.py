@@ -24,6 +24,7 @@ MOST_NUMBERS = 200
 _FEWEST_POINTS = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _MOST_BLOCKS = 60
+_LONGEST_BESIDE = 24  # course with labels beside it; those of a longer one go below
 
 
 class Mode(NamedTuple):
@@ -126,7 +127,11 @@ def format_components(
         for mode, top in zip(modes, tops, strict=True):
             start += f"{printable(mode.name):<{wide}}  "
             if mode.is_line:
-                start += f"{_course(mode.shares[k])} most in "
+                course = f"{_course(mode.shares[k])} "
+                if len(course) > _LONGEST_BESIDE:
+                    lines.append(f"{start}{course}".rstrip())
+                    start, course = " " * len(start), ""
+                start += f"{course}most in "
             lines += lines_of(start, top[k])
             start = " " * len("component  share  ")
     return "\n".join(lines)

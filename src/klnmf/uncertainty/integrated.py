@@ -41,6 +41,7 @@ from klnmf.uncertainty.posterior_chain import (
     drift_of,
     effective_draws,
     moments_of_components,
+    moments_of_sizes,
     run_chain,
 )
 from klnmf.uncertainty.posterior_result import Posterior
@@ -139,12 +140,12 @@ def posterior(
         )
     n_sweeps = checked_whole("n_sweeps", n_sweeps, least=FEWEST_SWEEPS)
     level = checked_fraction("level", level)
-    check_arguments(constraints, "posterior", (*model._fit_arguments, "run"))
+    _refuse(model, constraints)
+    check_arguments(constraints, "posterior", ("exposure", "missing", "run"))
     options = checked_run_options(
         run, "posterior", "checkpoint", "checkpoint_every", "resume", "progress"
     )
     checked_choice(noise, "noise", get_args(Noise))
-    _refuse(model, constraints)
     threads = effective_threads(n_threads)
     data = data_of_fit(model, X, {**constraints}, "posterior")
     counts = _whole_counts(data.counts)
@@ -263,10 +264,8 @@ def _result(
     in_counts = totals if exposure is None else totals * exposure
     fitted = shares_of(data.W, data.H.T, chosen)
     H, H2 = moments_of_components(work)
-    (P, P2), (sizes, sizes2) = (
-        np.split(part / n_kept, 2) for part in (work.sums.proportions, work.sums.sizes)
-    )
-    moments = ((H.T, H2.T), (P[chosen], P2[chosen]), (sizes, sizes2))
+    P, P2 = np.split(work.sums.proportions / n_kept, 2)
+    moments = ((H.T, H2.T), (P[chosen], P2[chosen]), moments_of_sizes(work))
     parts = zip(moments, fitted, given_entries(data, chosen), strict=True)
     intervals = [
         posterior_intervals(*of, shares, given, about["level"]) for of, shares, given in parts

@@ -65,7 +65,7 @@ class Dispersion:
             "" if high - low < 0.05 * self.common else f", {low:.2g} to {high:.2g} by feature"
         )
         average = (
-            f"On average over the counts that is {self.factor:.2g} times the Poisson variance."
+            f"On average over the counts that is {self.factor:.3g} times the Poisson variance."
             if self.factor < FACTOR_OF_BULK
             else f"On average over the counts that is more than {FACTOR_OF_BULK} times the Poisson "
             "variance: these are amounts, not counts of events that happen one at a time. "

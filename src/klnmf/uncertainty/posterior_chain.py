@@ -40,7 +40,7 @@ class Sums:
     batch_squares: FloatArray  # m × r: squares of the means of batches
     first_half: FloatArray  # m × r: the means, over the first half
     proportions: FloatArray  # 2 n × r
-    sizes: FloatArray  # 2 × r
+    sizes: FloatArray  # 4 × r: means, second moments, batch, and batch_squares
     trace: FloatArray  # record × r²: the components as combinations of a reference
     reference: FloatArray  # m × r
     # m × (r + r²): sums of d and d dᵀ over the records, for the covariances of the entries of a
@@ -51,7 +51,7 @@ class Sums:
     def empty(cls, n: int, m: int, r: int, n_kept: int) -> Sums:
         """Return sums of nothing."""
         n_traced = -(-n_kept // TRACED_EVERY)
-        of_H, others = (m, r), ((2 * n, r), (2, r), (n_traced, r * r), (m, r))
+        of_H, others = (m, r), ((2 * n, r), (4, r), (n_traced, r * r), (m, r))
         products = (m, r + r * r if m * r * r <= MOST_PRODUCTS else 0)
         shapes = ((2 * m, r), of_H, of_H, of_H, *others, products)
         return cls(*(np.zeros(shape) for shape in shapes))
@@ -209,14 +209,14 @@ def _sweep(work: Work, sweeps: Sweeps, masses: FloatArray) -> None:
         sums.reference,
         sums.products if is_traced else None,
     )
-    if (kept + 1) % work.batch_size == 0 and kept < N_BATCHES * work.batch_size:
-        sums.batch_squares += (sums.batch / work.batch_size) ** 2
-        sums.batch[:] = 0.0
     totals = np.ones(1) if sweeps.has_rates else work.chain.W.sum(axis=1)
     shares = (masses / np.where(totals > 0.0, totals, 1.0)) @ work.chain.W
     shares /= max(shares.sum(), 1e-300)
-    sums.sizes[0] += shares
-    sums.sizes[1] += shares**2
+    sums.sizes[:3] += (shares, shares**2, shares)
+    if (kept + 1) % work.batch_size == 0 and kept < N_BATCHES * work.batch_size:
+        for batch, squares in ((sums.batch, sums.batch_squares), sums.sizes[2:]):
+            squares += (batch / work.batch_size) ** 2
+            batch[:] = 0.0
     if is_traced:
         coordinates, _ = _coordinates(sums.reference, mean)
         sums.trace[kept // TRACED_EVERY] = coordinates.ravel()
@@ -256,18 +256,31 @@ def covariances(work: Work) -> FloatArray | None:
 
 
 def moments_of_components(work: Work) -> tuple[FloatArray, FloatArray]:
-    """Means and second moments of H, with what too few effective draws leave out.
+    """Means and second moments of H, with what too few effective draws leave out."""
+    sums, squares = np.split(work.sums.components, 2)
+    return _with_slow_changes(work, sums, squares, work.sums.batch, work.sums.batch_squares)
+
+
+def moments_of_sizes(work: Work) -> tuple[FloatArray, FloatArray]:
+    """Means and second moments of the sizes (1 × r), likewise."""
+    sums, squares, batch, batch_squares = np.split(work.sums.sizes, 4)
+    return _with_slow_changes(work, sums, squares, batch, batch_squares)
+
+
+def _with_slow_changes(
+    work: Work, sums: FloatArray, squares: FloatArray, batch: FloatArray, batch_squares: FloatArray
+) -> tuple[FloatArray, FloatArray]:
+    """Means and second moments of these sums.
 
     Of n effective draws, the variance comes out 1 − 1/n times as large, and the mean has an error
     of 1/n of it. This is so for the slow changes alone, which the means of batches show: their
     variance enters (1 + 1/n) / (1 − 1/n) times.
     """
-    m, n_kept = len(work.chain.H), work.n_kept
-    mean, square = work.sums.components[:m] / n_kept, work.sums.components[m:] / n_kept
     # Sweeps after the last batch are in no batch.
-    of_batches = (work.sums.components[:m] - work.sums.batch) / (N_BATCHES * work.batch_size)
-    between = np.maximum(work.sums.batch_squares / N_BATCHES - of_batches**2, 0.0)
-    return mean, square + between * _weight_of_slow_changes(work)
+    of_batches = (sums - batch) / (N_BATCHES * work.batch_size)
+    between = np.maximum(batch_squares / N_BATCHES - of_batches**2, 0.0)
+    moments = squares / work.n_kept + between * _weight_of_slow_changes(work)
+    return sums / work.n_kept, moments
 
 
 def _weight_of_slow_changes(work: Work) -> float:
