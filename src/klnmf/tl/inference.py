@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from klnmf import uncertainty
-from klnmf.estimators.arguments import explains_misplaced
-from klnmf.estimators.run_options import RunOptions
+from klnmf.estimators.arguments import check_arguments, explains_misplaced
 from klnmf.tl.counts import checked_before
 from klnmf.tl.fields import (
     KEY,
@@ -125,15 +124,8 @@ def bootstrap(
     check_can_be_changed(adata)
     model, data = fitted_model(adata, key), data_of(adata, key)
     with checked_before():
-        found = uncertainty.bootstrap(
-            model,
-            data.X,
-            n_runs,
-            random_state=random_state,
-            n_jobs=n_jobs,
-            **data.constraints,
-            **options,
-        )
+        given = {"random_state": random_state, "n_jobs": n_jobs, **data.constraints, **options}
+        found = uncertainty.bootstrap(model, data.X, n_runs, **given)
     put_result(adata, f"{key}_bootstrap", "bootstrap", found, {"key": key})
 
 
@@ -144,11 +136,8 @@ def posterior(
     *,
     key: str = KEY,
     key_added: str | None = None,
-    level: float = 0.95,
-    noise: Literal["estimated", "poisson"] = "estimated",
     random_state: int | np.random.RandomState | None = None,
-    n_threads: int | None = None,
-    run: RunOptions | None = None,
+    **options: Any,
 ) -> None:
     """Estimate the programs once more, with the shares of the cells integrated out.
 
@@ -167,12 +156,10 @@ def posterior(
         The ``key_added`` of that call.
     key_added : str, default=None
         Key of the new programs; None is "nmf_posterior" for the key "nmf".
-    level, noise, run
-        As in `klnmf.uncertainty.posterior`.
     random_state : int, RandomState instance or None, default=None
         Seed of the draws.
-    n_threads : int, default=None
-        Number of threads. The result does not depend on it.
+    **options
+        ``level``, ``noise``, ``n_threads`` and ``run``, as in `klnmf.uncertainty.posterior`.
 
     Returns
     -------
@@ -193,6 +180,7 @@ def posterior(
     >>> tl.result(adata, "nmf_posterior").components.lower.shape
     (3, 30)
     """
+    check_arguments(options, "posterior", ("level", "noise", "n_threads", "run"))
     check_can_be_changed(adata)
     model, data = fitted_model(adata, key), data_of(adata, key)
     key_added = f"{key}_posterior" if key_added is None else key_added
@@ -202,12 +190,9 @@ def posterior(
             model,
             data.X,
             n_sweeps=n_sweeps,
-            level=level,
-            noise=noise,
             random_state=random_state,
-            n_threads=n_threads,
-            run=run,
             **data.constraints,
+            **options,
         )
     W = found.representation()
     put_fit(adata, key_added, "posterior", found.model_, W, data, result=as_entries(found))

@@ -13,7 +13,6 @@ from sklearn.utils.validation import check_is_fitted
 from klnmf.data.validation import warn_of_empty_samples
 from klnmf.estimators.arguments import explains_misplaced
 from klnmf.estimators.kl_nmf import KLNMF
-from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.columns import EXCERPT
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.descriptions import described
@@ -311,15 +310,7 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
                 self.topic_names_[place] = given[0]
         return self
 
-    def posterior(
-        self,
-        n_sweeps: int = 1500,
-        *,
-        level: float = 0.95,
-        n_threads: int | None = None,
-        random_state: int | np.random.RandomState | None = None,
-        run: RunOptions | None = None,
-    ) -> Posterior:
+    def posterior(self, n_sweeps: int = 1500, **options: Any) -> Posterior:
         """Estimate the topics once more, with the documents' shares integrated out.
 
         Topics that share many words come out closer to the truth than in the fit, and their words
@@ -329,10 +320,9 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
 
         Parameters
         ----------
-        n_sweeps, level, n_threads, run
-            As in `klnmf.uncertainty.posterior`.
-        random_state : int, RandomState instance or None, default=None
-            Seed of the draws. None is the ``random_state`` of the model.
+        n_sweeps, **options
+            As in `klnmf.uncertainty.posterior`; by default, ``n_threads`` and ``random_state`` are
+            those of the model.
 
         Returns
         -------
@@ -352,11 +342,8 @@ class TopicModel(TopicViews, TransformerMixin, BaseEstimator):
             self.nmf_,
             self.counts_,
             n_sweeps=n_sweeps,
-            level=level,
             feature_names=list(self.words_),
-            n_threads=self.n_threads if n_threads is None else n_threads,
-            random_state=self.random_state if random_state is None else random_state,
-            run=run,
+            **{"n_threads": self.n_threads, "random_state": self.random_state, **options},
         )
 
     # ---- files -----------------------------------------------------------------------------------
