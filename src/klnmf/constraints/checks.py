@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.constraints.constraints import OF_MATRIX, ConstraintNames, Constraints
+from klnmf.constraints.constraints import BY_COMPONENTS, OF_MATRIX, ConstraintNames, Constraints
 from klnmf.constraints.names import check_sample_order, feature_names_of, in_feature_order
 from klnmf.constraints.penalties import NO_PENALTIES, Penalties, factor_name
 from klnmf.data.canonical import canonical
@@ -18,8 +18,6 @@ from klnmf.data.validation import VALUE_RANGE, refuse_first, warn_caller
 from klnmf.support.array_types import Array
 from klnmf.support.option_names import option
 
-# Constraints with a row for each component, as components_ has.
-BY_COMPONENTS = ("fixed_components", "zero_components")
 # Constraints with a column, or an entry, for each feature.
 OF_FEATURES = ("fixed_components", "feature_weight", "missing", "zero_components")
 

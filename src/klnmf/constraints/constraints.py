@@ -74,6 +74,8 @@ OF_MATRIX = ConstraintNames(
     fixed=("fixed_W", "fixed_components"),
     zeros=("zero_W", "zero_components"),
 )
+# Those with a row for each component, as components_ has.
+BY_COMPONENTS = ("fixed_components", "zero_components")
 
 
 @dataclass(frozen=True)
@@ -123,6 +125,19 @@ class Constraints:
             *zip(called.zeros, self.zeros, strict=True),
         ]
         return [name for name, value in given if value is not None]
+
+    def as_given(self) -> dict[str, Any]:
+        """Return them by the names and in the forms in which fits take them."""
+        given: dict[str, Any] = {"exposure": self.exposure, "missing": self.missing}
+        for name in ConstraintNames._fields:
+            parts = getattr(self, name)
+            if self.called != OF_MATRIX:
+                given[name] = list(parts) if any(part is not None for part in parts) else None
+                continue
+            given |= dict(zip(getattr(self.called, name), parts, strict=True))
+        for name in given.keys() & BY_COMPONENTS:
+            given[name] = None if given[name] is None else given[name].T
+        return {name: value for name, value in given.items() if value is not None}
 
     @property
     def names_on_rows(self) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.constraints import ComponentConstraints, Constraints
 from klnmf.data.cell_weights import without_cells
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.data.tensor_alignment import tensor_of
@@ -17,7 +17,7 @@ from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.estimators.run_options import RunOptions
 from klnmf.uncertainty import dispersion
-from klnmf.uncertainty.refits import constraints_by_mode, drawn_counts
+from klnmf.uncertainty.refits import drawn_counts
 
 
 class NullCounts(NamedTuple):
@@ -41,13 +41,8 @@ def null_counts(
     varies no more than that. Components of fixed columns of W stay beside the one of rank 1. There
     are no zeros; missing cells are 0. For a tensor, rank 1 is the product of its margins.
     """
-    own: dict[str, Any] = {}
-    if is_tensor := isinstance(X, SparseTensor):
-        given = constraints_by_mode(constraints)
-    else:
-        names = ("sample_weight", "exposure", "missing")
-        given = {name: getattr(constraints, name) for name in names}
-        given["fixed_W"], own["feature_weight"] = constraints.fixed[0], constraints.feature_weight
+    given, is_tensor = constraints.as_given(), isinstance(X, SparseTensor)
+    own = {name: given.pop(name) for name in given.keys() & ComponentConstraints.__annotations__}
 
     def model(rank: int) -> Any:
         return (PoissonCP if is_tensor else KLNMF)(

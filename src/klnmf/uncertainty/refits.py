@@ -11,7 +11,7 @@ import numpy.typing as npt
 from sklearn.base import clone
 
 from klnmf.backends import CLUSTERS
-from klnmf.constraints.constraints import Constraints
+from klnmf.constraints.constraints import ComponentConstraints, Constraints
 from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.estimators.kl_nmf import KLNMF
 from klnmf.estimators.poisson_cp import PoissonCP
@@ -51,11 +51,12 @@ def refits(
     """
     (W, H), sizes = data.rates, data.counts.shape[1:]
     components = np.ascontiguousarray(data.H.T)
+    arguments, parameters = data.constraints.as_given(), {}
     if isinstance(model, PoissonCP):
-        parameters: dict[str, Any] = {}
-        arguments = {"start": [data.W, *data.others], **constraints_by_mode(data.constraints)}
+        arguments["start"] = [data.W, *data.others]
     else:
-        parameters, arguments = _constraints_by_name(data.constraints)
+        names = ComponentConstraints.__annotations__
+        parameters = {name: arguments.pop(name, None) for name in names}
         arguments |= {"W": data.W, "H": components}
     stays = _stays_in_place(data.constraints)
     estimator = clone(model).set_params(
@@ -110,31 +111,6 @@ def drawn_counts(
     alpha = one_for_each("dispersion", dispersion, len(shares[1]), "rows of the second mode")
     drawn = drawn_tensor(generator, shares, sums.prod(axis=0), alpha)
     return SparseTensor(drawn.coords, drawn.values.astype(dtype), drawn.shape)
-
-
-def constraints_by_mode(constraints: Constraints) -> dict[str, Any]:
-    """Return the constraints for the fit of a tensor."""
-    by_mode = {name: list(getattr(constraints, name)) for name in ("weights", "fixed", "zeros")}
-    given = {k: parts for k, parts in by_mode.items() if any(x is not None for x in parts)}
-    return given | {"exposure": constraints.exposure, "missing": constraints.missing}
-
-
-def _constraints_by_name(constraints: Constraints) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return constraints for the constructor and for fit, in the order of the features of X."""
-    (fixed_W, fixed_H), (zero_W, zero_H) = constraints.fixed, constraints.zeros
-    of_components = {
-        "fixed_components": None if fixed_H is None else fixed_H.T,
-        "zero_components": None if zero_H is None else zero_H.T,
-        "feature_weight": constraints.feature_weight,
-    }
-    of_samples = {
-        "sample_weight": constraints.sample_weight,
-        "exposure": constraints.exposure,
-        "missing": constraints.missing,
-        "fixed_W": fixed_W,
-        "zero_W": zero_W,
-    }
-    return of_components, {name: part for name, part in of_samples.items() if part is not None}
 
 
 def _stays_in_place(constraints: Constraints) -> npt.NDArray[np.bool_]:
