@@ -119,13 +119,13 @@ class RowView(ABC):
         """Number of nonzeros."""
         return int(self.indptr[-1])
 
-    @abstractmethod
     def pieces(self) -> Iterator[Piece]:
         """All rows, in the pieces in which a back-end goes over them."""
+        return self.whole().pieces()
 
-    @abstractmethod
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """Return indptr, indices and values of these rows, without reading others."""
+        return self.whole().take_rows(rows)
 
     @abstractmethod
     def whole(self) -> InMemoryView:
@@ -331,7 +331,26 @@ class CountData(FitInput):
         raise TypeError(f"{type(self).__name__} has its constraints already.")
 
 
-class InMemoryData(CountData):
+class TransposedLater(CountData):
+    """X by rows and, at the first use, by columns."""
+
+    _by_rows: Any  # views of one kind
+    _constraints_of_columns: RowConstraints | None
+
+    @cached_property
+    def _by_columns(self) -> Any:
+        return self._by_rows.transposed(self._constraints_of_columns)
+
+    def view(self, mode: int) -> Any:
+        """See :class:`CountData`."""
+        return self._by_columns if mode else self._by_rows
+
+    def row_constraints(self, mode: int) -> RowConstraints | None:
+        """See :class:`CountData`; X is not transposed for it."""
+        return self._constraints_of_columns if mode else self._by_rows.row_constraints
+
+
+class InMemoryData(TransposedLater):
     """X from `check_counts`, which is not copied, by rows and, at the first use, by columns.
 
     Passes over it run on ``n_threads`` threads, with the same results for any number.
@@ -346,18 +365,6 @@ class InMemoryData(CountData):
         self.shape, self.dtype = X.shape, X.dtype
         self._by_rows = view_of(X, row_constraints[0], n_threads)
         self._constraints_of_columns = row_constraints[1]
-
-    @cached_property
-    def _by_columns(self) -> InMemoryView:
-        return self._by_rows.transposed(self._constraints_of_columns)
-
-    def view(self, mode: int) -> InMemoryView:
-        """See :class:`CountData`."""
-        return self._by_columns if mode else self._by_rows
-
-    def row_constraints(self, mode: int) -> RowConstraints | None:
-        """See :class:`CountData`; X is not transposed for it."""
-        return self._constraints_of_columns if mode else self._by_rows.row_constraints
 
     def constrained(self, constraints: DataConstraints) -> InMemoryData:
         """See :class:`CountData`."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -16,8 +16,8 @@ from klnmf.data.sparse_data import (
     DataConstraints,
     InMemoryData,
     InMemoryView,
-    Piece,
     RowView,
+    TransposedLater,
 )
 from klnmf.data.validation import check_value_range
 from klnmf.support.array_types import Array
@@ -49,10 +49,6 @@ class CupyView(RowView):
         sums: Array = cp.diff(ends[cp.asarray(self.indptr)]).get()
         return sums
 
-    def pieces(self) -> Iterator[Piece]:
-        """See :class:`RowView`; they are copied to the host."""
-        return self.whole().pieces()
-
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`RowView`; these rows alone are copied to the host."""
         import cupy as cp
@@ -83,26 +79,15 @@ class CupyView(RowView):
         )
 
 
-class CupyData(CountData):
+class CupyData(TransposedLater):
     """X on the device. Weighted cells and missing ones are applied on the host."""
 
     def __init__(
         self, by_rows: CupyView, of_rows: Sequence[RowConstraints | None] = (None, None)
     ) -> None:
         self.shape, self.dtype = (by_rows.n_rows, by_rows.n_columns), np.dtype(np.float32)
-        self._by_rows, self._of_columns = replace(by_rows, row_constraints=of_rows[0]), of_rows[1]
-
-    @cached_property
-    def _by_columns(self) -> CupyView:
-        return self._by_rows.transposed(self._of_columns)
-
-    def view(self, mode: int) -> CupyView:
-        """See :class:`CountData`."""
-        return self._by_columns if mode else self._by_rows
-
-    def row_constraints(self, mode: int) -> RowConstraints | None:
-        """See :class:`CountData`; X is not transposed for it."""
-        return self._of_columns if mode else self._by_rows.row_constraints
+        self._by_rows = replace(by_rows, row_constraints=of_rows[0])
+        self._constraints_of_columns = of_rows[1]
 
     @cached_property
     def divergence_constant(self) -> float:

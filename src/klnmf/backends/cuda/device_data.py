@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
@@ -15,7 +14,7 @@ from klnmf.backends.cuda.rows import ALIGNED, PIECE, DeviceRows
 from klnmf.backends.cuda.streaming import BYTES_OF_NONZERO
 from klnmf.backends.cuda.transfer import send_array
 from klnmf.data.row_constraints import RowConstraints
-from klnmf.data.sparse_data import CountData, InMemoryData, InMemoryView, Piece, RowView
+from klnmf.data.sparse_data import CountData, InMemoryData, InMemoryView, RowView
 from klnmf.support.array_types import Array
 from klnmf.support.caching import cached_property
 
@@ -61,17 +60,10 @@ class DeviceColumns(RowView):
         sums: Array = self._data.rows(1).totals.get()
         return sums
 
-    def pieces(self) -> Iterator[Piece]:
-        """See :class:`RowView`."""
-        return self._base.view(1).pieces()
-
-    def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
-        """See :class:`RowView`."""
-        return self._base.view(1).take_rows(rows)
-
     def whole(self) -> InMemoryView:
         """See :class:`RowView`."""
-        return self._base.view(1)
+        columns: InMemoryView = self._base.view(1)
+        return columns
 
 
 class DeviceData(CountData):

@@ -101,14 +101,12 @@ class DistantView(RowView):
         self.indptr, self.n_columns, self.row_sums = indptr, n_columns, row_sums
         self.row_constraints = row_constraints
 
-    def pieces(self) -> NoReturn:
+    def whole(self) -> NoReturn:
         """See :class:`~klnmf.data.sparse_data.RowView`: refused."""
         raise TypeError(
             "X is a Dask array, and init='nndsvd' would bring all of it to one machine. Choose "
             "another init."
         )
-
-    whole = pieces
 
     def take_rows(self, rows: Array) -> tuple[Array, Array, Array]:
         """See :class:`~klnmf.data.sparse_data.RowView`."""
