@@ -1,6 +1,6 @@
 """What the page shows about a model, with bounds on its size."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -147,11 +147,7 @@ def _topics(
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Return the words, and the topics, largest first, which refer to them."""
     kept = leading_words(described.components, n_words)
-    of_word = given_feature(probabilities)
-    words = [plain_text(word, LONGEST_WORD) for word in described.words]
-    index, listed = word_index(probabilities, of_word, np.unique(np.concatenate(kept)), words)
-    place = np.empty(len(words), dtype=np.intp)
-    place[listed] = np.arange(listed.size)
+    index, _, topic_words = words_of_page(probabilities, kept, described.words)
     positions = np.nan_to_num(intertopic_coordinates(probabilities.feature_given_component))
     largest = probabilities.component_given_sample.argmax(axis=1)[probabilities.sample > 0.0]
     largest_in = np.bincount(largest, minlength=len(kept))
@@ -165,9 +161,7 @@ def _topics(
             "leading": largest_in[k],
             "coherence": coherence[k],
             "position": positions[k],
-            "words": place[kept[k]],
-            "p": probabilities.feature_given_component[k, kept[k]],
-            "of_word": of_word[k, kept[k]],
+            **topic_words(k, kept[k]),
         }
         for k in np.argsort(-probabilities.component, kind="stable")
     ]
@@ -183,17 +177,18 @@ def leading_words(components: FloatArray, n_words: int) -> list[Array]:
     ]
 
 
-def word_index(
-    probabilities: Probabilities,
-    of_word: FloatArray,
-    leading: npt.NDArray[np.intp],
-    names: list[str],
-) -> tuple[dict[str, Any], npt.NDArray[np.intp]]:
-    """List the leading words and, as far as there is space, all others, the most frequent first.
+def words_of_page(
+    probabilities: Probabilities, kept: list[Array], words: Iterable[str]
+) -> tuple[dict[str, Any], Array, Callable[[int, Array], dict[str, Any]]]:
+    """List the words that topics have kept and, as far as there is space, all others.
 
-    Each has −100 log p(word), and its topics with p(topic | word) in thousandths, in turn. Also
-    return the columns of the words, the most frequent first.
+    Each has −100 log p(word), and its topics with p(topic | word) in thousandths, in turn; the most
+    frequent comes first. Also return their columns, and what tells the numbers and shares of some
+    words of a topic.
     """
+    names = [plain_text(word, LONGEST_WORD) for word in words]
+    leading = np.unique(np.concatenate([np.zeros(0, np.intp), *kept]))
+    of_word = given_feature(probabilities)
     overall = probabilities.component @ probabilities.feature_given_component
     frequent = np.argsort(-overall, kind="stable")
     frequent = frequent[overall[frequent] > 0.0]
@@ -212,7 +207,14 @@ def word_index(
         "rarity": rarity,
         "word_topics": [_packed_topics(*each) for each in zip(first.T, thousandths.T, strict=True)],
     }
-    return index, columns
+    place = np.zeros(len(names), dtype=np.intp)
+    place[columns] = np.arange(columns.size)
+
+    def of_topic(k: int, chosen: Array) -> dict[str, Any]:
+        p = probabilities.feature_given_component[k, chosen]
+        return {"words": place[chosen], "p": p, "of_word": of_word[k, chosen]}
+
+    return index, columns, of_topic
 
 
 def _packed_topics(

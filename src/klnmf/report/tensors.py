@@ -8,8 +8,7 @@ import numpy as np
 from scipy.special import xlogy
 
 from klnmf.data.sparse_tensor import SparseTensor
-from klnmf.report.gathering import LONGEST_NAME, LONGEST_WORD, leading_words, word_index
-from klnmf.report.measures import given_feature
+from klnmf.report.gathering import LONGEST_NAME, LONGEST_WORD, leading_words, words_of_page
 from klnmf.report.vocabulary import Terms, plain_text
 from klnmf.support.array_types import FloatArray
 from klnmf.support.descriptions import described
@@ -96,12 +95,8 @@ def tensor_payload(of: DescribedTensor, rank_selection: Any = None) -> dict[str,
     # Labels of all modes one after the other, each with its share of a component within its mode.
     shares = np.hstack([np.zeros((len(sizes), 0)), *(mode.shares for mode in barred)])
     mixture = Probabilities(shares, None, sizes, np.ones(0))
-    of_label = given_feature(mixture)
-    labels = [plain_text(label, LONGEST_WORD) for mode in barred for label in mode.labels]
-    leading = np.unique(np.concatenate([np.zeros(0, np.intp), *(p for ps in kept for p in ps)]))
-    index, listed = word_index(mixture, of_label, leading, labels)
-    place = np.zeros(len(labels), dtype=np.intp)
-    place[listed] = np.arange(listed.size)
+    labels = (label for mode in barred for label in mode.labels)
+    index, listed, words = words_of_page(mixture, [p for places in kept for p in places], labels)
     numbers = [number for number, mode in enumerate(modes) if not mode.is_line]
     positions = np.nan_to_num(intertopic_coordinates(np.hstack([mode.shares for mode in modes])))
     courses = [_course(mode, sizes) if mode.is_line else None for mode in modes]
@@ -110,8 +105,7 @@ def tensor_payload(of: DescribedTensor, rank_selection: Any = None) -> dict[str,
         course = courses[number]
         if course is not None:
             return {"course": course["shares"][k]}
-        chosen = kept[numbers.index(number)][k]
-        return {"words": place[chosen], "p": shares[k, chosen], "of_word": of_label[k, chosen]}
+        return words(k, kept[numbers.index(number)][k])
 
     return {
         "terms": of.terms._asdict(),

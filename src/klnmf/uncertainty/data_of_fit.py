@@ -67,7 +67,11 @@ class DataOfFit:
 
 
 def data_of_fit(
-    model: FactorModel, X: Any, given: dict[str, Any], function: str, way_out: str
+    model: FactorModel,
+    X: Any,
+    given: dict[str, Any],
+    function: str,
+    way_out: str = "Pass the complete X of the fit, or fit a model to this X.",
 ) -> DataOfFit:
     """Check X and the constraints on samples against those of the fit, and solve for W.
 

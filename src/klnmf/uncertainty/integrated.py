@@ -145,8 +145,7 @@ def posterior(
     checked_choice(noise, "noise", get_args(Noise))
     _refuse(model, constraints)
     threads = effective_threads(n_threads)
-    way_out = "Pass the complete X of the fit, or fit a model to this X."
-    data = data_of_fit(model, X, {**constraints}, "posterior", way_out)
+    data = data_of_fit(model, X, {**constraints}, "posterior")
     counts = _whole_counts(data.counts)
     names = names_of_features(model, feature_names)
     chosen = chosen_samples(samples, counts.shape[0])

@@ -118,10 +118,7 @@ def dispersion(model: FactorModel, X: Any, **constraints: Any) -> Dispersion:
     >>> bool(0.4 < found.common < 0.6), found.by_feature.shape
     (True, (50,))
     """
-    way_out = "Pass the complete X of the fit, or fit a model to this X."
-    return estimated_dispersion(
-        data_of_fit(model, X, {**constraints}, "dispersion", way_out).fitted_rates
-    )
+    return estimated_dispersion(data_of_fit(model, X, {**constraints}, "dispersion").fitted_rates)
 
 
 def estimated_dispersion(fit: FittedRates) -> Dispersion:
