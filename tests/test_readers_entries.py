@@ -12,6 +12,7 @@ import scipy.io
 import scipy.sparse as sp
 
 from klnmf.readers import ReadError, entries, prepare, read_counts
+from klnmf.support import input_files
 from reader_checks import refused
 
 MTX = "%%MatrixMarket matrix coordinate"
@@ -131,8 +132,8 @@ def test_a_checksum_that_fails_after_the_last_entry(
 
     path = tmp_path / "a.mtx"
     path.write_text(f"{SIZES}1 1 1\n2 1 1\n")
-    monkeypatch.setattr(entries, "open_binary", lambda p: FailsAtTheEnd(p.read_bytes()))
-    refused(path, None, "CRC check failed")
+    monkeypatch.setattr(input_files, "open_binary", lambda p: FailsAtTheEnd(p.read_bytes()))
+    refused(path, SIZES.count("\n") + 3, "CRC check failed")
 
 
 # ---- what is right -------------------------------------------------------------------------------

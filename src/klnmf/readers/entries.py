@@ -11,14 +11,13 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import scipy.io
 
 from klnmf.data.canonical import Entries
 from klnmf.data.matrix_checks import first_wrong, is_count
-from klnmf.support.input_files import DAMAGED, ReadError, byte_lines, line_blocks, open_binary
+from klnmf.support.input_files import ReadError, byte_lines, line_blocks
 from klnmf.support.printable_text import shown
 
 # Bytes of a text that are made into numbers at a time.
@@ -61,32 +60,20 @@ class EntryFile:
     def blocks(self) -> Iterator[Entries]:
         """All entries, some at a time; a ReadError names the first line that is wrong."""
         line, done, last = self.n_lines, 0, 0
-        with open_binary(self.path) as stream:
-            for text in self._texts(stream):
-                try:
-                    block = self._parsed(text, last)
-                    if done + len(block.rows) > self.n_entries:
-                        raise ValueError("more entries than announced")
-                except (ValueError, OverflowError) as error:
-                    self._check_lines(text, line, done, last)
-                    raise ReadError(self.path, f"it cannot be read: {error}") from error
-                line, done = line + text.count(b"\n"), done + len(block.rows)
-                last = block.rows[-1] if len(block.rows) else last
-                yield _with_mirror_images(block) if self.is_symmetric else block
+        for line, text in line_blocks(self.path, _TEXT, self.n_lines):
+            try:
+                block = self._parsed(text, last)
+                if done + len(block.rows) > self.n_entries:
+                    raise ValueError("more entries than announced")
+            except (ValueError, OverflowError) as error:
+                self._check_lines(text, line, done, last)
+                raise ReadError(self.path, f"it cannot be read: {error}") from error
+            line, done = line + text.count(b"\n"), done + len(block.rows)
+            last = block.rows[-1] if len(block.rows) else last
+            yield _with_mirror_images(block) if self.is_symmetric else block
         if done < self.n_entries:
             found = f"the file ends here with {done:,} of {self.n_entries:,} entries"
             raise ReadError(self.path, f"{found}: it is cut off.", line)
-
-    def _texts(self, stream: BinaryIO) -> Iterator[bytes]:
-        """Whole lines after the head, some at a time."""
-        try:
-            for _ in range(self.n_lines):
-                stream.readline()
-            for text in line_blocks(stream, _TEXT):
-                yield text if text.endswith(b"\n") else text + b"\n"
-        except DAMAGED as error:
-            problem = f"the compressed data are damaged or cut off: {error}."
-            raise ReadError(self.path, f"{problem} Get the file again.") from error
 
     def _parsed(self, text: bytes, last: int) -> Entries:
         """Entries of whole lines, none of which comes before the row ``last`` if rows rise."""

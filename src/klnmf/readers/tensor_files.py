@@ -19,11 +19,9 @@ from klnmf.readers.npz_arrays import npz_array, opened_npz
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 from klnmf.support.input_files import (
-    DAMAGED,
     ReadError,
     line_blocks,
     not_there,
-    open_binary,
 )
 from klnmf.support.option_names import option
 from klnmf.support.printable_text import shown
@@ -172,20 +170,14 @@ def _made(path: Path, make: Any) -> SparseTensor:
 
 def _read_tns(path: Path) -> dict[str, Any]:
     coords, values = [], []
-    line, width = 0, 0  # lines that are past, and numbers per line
-    with open_binary(path) as stream:
-        try:
-            for content in line_blocks(stream, _TEXT):
-                text = _COMMENT.sub(b"", content if content.endswith(b"\n") else content + b"\n")
-                width = width or len(next(filter(None, map(bytes.split, text.split(b"\n"))), ()))
-                if width:
-                    numbers = _numbers(path, text, line, width)
-                    coords.append(numbers[:, :-1].T.astype(np.int32) - 1)
-                    values.append(numbers[:, -1])
-                line += text.count(b"\n")
-        except DAMAGED as error:
-            problem = f"the compressed data are damaged or cut off: {error}. Get the file again."
-            raise ReadError(path, problem, line + 1) from error
+    width = 0  # numbers per line
+    for line, content in line_blocks(path, _TEXT):
+        text = _COMMENT.sub(b"", content)
+        width = width or len(next(filter(None, map(bytes.split, text.split(b"\n"))), ()))
+        if width:
+            numbers = _numbers(path, text, line, width)
+            coords.append(numbers[:, :-1].T.astype(np.int32) - 1)
+            values.append(numbers[:, -1])
     if not width:
         raise ReadError(path, "there are no nonzeros in this file, so that its modes are unknown.")
     return {"coords": np.hstack(coords), "values": narrowed(np.concatenate(values))}

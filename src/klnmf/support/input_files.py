@@ -152,14 +152,31 @@ def byte_lines(path: Path) -> Generator[tuple[int, bytes], None, None]:
             for number, line in enumerate(stream, 1):
                 yield number, line
         except DAMAGED as error:
-            problem = f"the compressed data are damaged or cut off: {error}. Get the file again."
-            raise ReadError(path, problem, number + 1) from error
+            raise _cut_off(path, error, number + 1) from error
 
 
-def line_blocks(stream: BinaryIO, size: int) -> Iterator[bytes]:
-    """Rest of a stream in blocks of about this size, each of whole lines."""
-    while content := stream.read(size):
-        yield content if content.endswith(b"\n") else content + stream.readline()
+def line_blocks(path: Path, size: int, n_head: int = 0) -> Iterator[tuple[int, bytes]]:
+    """Yield the rest of a file, after some lines, in blocks of whole lines of about this size.
+
+    Each comes with the number of the lines before it. The last line ends with a line feed too.
+    """
+    line = n_head
+    with open_binary(path) as stream:
+        try:
+            for _ in range(n_head):
+                stream.readline()
+            while content := stream.read(size):
+                content = content if content.endswith(b"\n") else content + stream.readline()
+                content = content if content.endswith(b"\n") else content + b"\n"
+                yield line, content
+                line += content.count(b"\n")
+        except DAMAGED as error:
+            raise _cut_off(path, error, line + 1) from error
+
+
+def _cut_off(path: Path, error: Exception, line: int) -> ReadError:
+    problem = f"the compressed data are damaged or cut off: {error}. Get the file again."
+    return ReadError(path, problem, line)
 
 
 def text_blocks(
