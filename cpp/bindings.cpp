@@ -271,24 +271,15 @@ void bind_constraints(nb::module_& m) {
 template <class T>
 void bind_factor_kernels(nb::module_& m) {
     m.def(
-        "column_sums",
-        [](In2<T> factor, int n_threads, Out1<double> sums) {
+        "column_powers",
+        [](In2<T> factor, int power, int n_threads, Out1<double> sums) {
             require(sums.size() == factor.shape(1), "sums must have an entry for each column");
-            klnmf::column_sums(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
-                               static_cast<int>(factor.shape(1)), n_threads, sums.data());
+            require(power == 1 || power == 2, "power must be 1 or 2");
+            klnmf::column_powers(factor.data(), power, static_cast<std::int64_t>(factor.shape(0)),
+                                 static_cast<int>(factor.shape(1)), n_threads, sums.data());
         },
-        "factor"_a.noconvert(), "n_threads"_a, "sums"_a.noconvert(), Unlocked(),
-        "Column sums in double, by blocks of 4096 rows; sums is out.");
-    m.def(
-        "column_squares",
-        [](In2<T> factor, int n_threads, Out1<double> squares) {
-            require(squares.size() == factor.shape(1),
-                    "squares must have an entry for each column");
-            klnmf::column_squares(factor.data(), static_cast<std::int64_t>(factor.shape(0)),
-                                  static_cast<int>(factor.shape(1)), n_threads, squares.data());
-        },
-        "factor"_a.noconvert(), "n_threads"_a, "squares"_a.noconvert(), Unlocked(),
-        "Sums of squares of the columns in double, by blocks of 4096 rows; squares is out.");
+        "factor"_a.noconvert(), "power"_a, "n_threads"_a, "sums"_a.noconvert(), Unlocked(),
+        "Column sums of a power in double, by blocks of 4096 rows; sums is out.");
     m.def(
         "count_zeros",
         [](In2<T> factor, int n_threads) {

@@ -26,13 +26,16 @@ double sum_of_block(const double* values, std::int64_t size) {
     return sums[0];
 }
 
-// Sums of the entries or of their squares, each block of rows on one thread: `range` is the kernel.
-template <class T, class Range>
-void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads, Range range,
+} // namespace
+
+template <class T>
+void column_powers(const T* factor, int power, std::int64_t n_rows, int rank, int n_threads,
                    double* sums) {
+    const auto range =
+        power == 1 ? value_kernels<T>().column_sums : value_kernels<T>().column_squares;
     const std::int64_t n_blocks = (n_rows + rows_per_sum - 1) / rows_per_sum;
     std::vector<double> partial(static_cast<std::size_t>(n_blocks) * rank, 0.0);
-    for_each_range(
+    for_each_range( // each block of rows on one thread
         n_rows, usable_threads(n_threads, n_rows * rank),
         [&](std::int64_t begin, std::int64_t end, int) {
             range(factor, begin, end, rank, partial.data() + begin / rows_per_sum * rank);
@@ -42,19 +45,6 @@ void column_powers(const T* factor, std::int64_t n_rows, int rank, int n_threads
     for (std::int64_t b = 0; b < n_blocks; ++b)
         for (int k = 0; k < rank; ++k)
             sums[k] += partial[b * rank + k];
-}
-
-} // namespace
-
-template <class T>
-void column_sums(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums) {
-    column_powers(factor, n_rows, rank, n_threads, value_kernels<T>().column_sums, sums);
-}
-
-template <class T>
-void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_threads,
-                    double* squares) {
-    column_powers(factor, n_rows, rank, n_threads, value_kernels<T>().column_squares, squares);
 }
 
 double blocked_sum(const double* values, std::int64_t n_values) {
@@ -94,8 +84,7 @@ void extrapolate(const T* newest, const T* previous, std::int64_t size, double w
 }
 
 #define KLNMF_INSTANTIATE(T)                                                                       \
-    template void column_sums(const T*, std::int64_t, int, int, double*);                          \
-    template void column_squares(const T*, std::int64_t, int, int, double*);                       \
+    template void column_powers(const T*, int, std::int64_t, int, int, double*);                   \
     template std::int64_t count_zeros(const T*, std::int64_t, int);                                \
     template void extrapolate(const T*, const T*, std::int64_t, double, double, int, T*);
 

@@ -47,13 +47,10 @@ void evaluate_rows(const RowJob<T>& job, const T* x, bool want_residual);
 // threads and of how the rows are stored or distributed.
 constexpr std::int64_t rows_per_sum = 4096;
 
-// sums[k] (out) = sum_i factor_ik.
+// sums[k] (out) = sum_i factor_ik^power, for a power of 1 or 2.
 template <class T>
-void column_sums(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* sums);
-
-// squares[k] (out) = sum_i factor_ik^2, in the same blocks.
-template <class T>
-void column_squares(const T* factor, std::int64_t n_rows, int rank, int n_threads, double* squares);
+void column_powers(const T* factor, int power, std::int64_t n_rows, int rank, int n_threads,
+                   double* sums);
 
 // sum_i values_i, in the same blocks.
 double blocked_sum(const double* values, std::int64_t n_values);

@@ -93,9 +93,10 @@ def test_factor_kernels_convert_nothing() -> None:
         (factor, sums.astype(np.float32)),
         (factor, read_only(sums)),
     ):
-        for kernel in (_core.column_sums, _core.column_squares):
-            with pytest.raises(TypeError, match="incompatible function arguments"):
-                kernel(spoiled_factor, 1, spoiled_sums)
+        with pytest.raises(TypeError, match="incompatible function arguments"):
+            _core.column_powers(spoiled_factor, 1, 1, spoiled_sums)
+    with pytest.raises(ValueError, match="power must be 1 or 2"):
+        _core.column_powers(factor, 3, 1, sums)
     with pytest.raises(TypeError, match="incompatible function arguments"):
         _core.extrapolate(factor, factor.astype(np.float32), 0.5, 0.01, 1, factor.copy())
     with pytest.raises(TypeError, match="incompatible function arguments"):

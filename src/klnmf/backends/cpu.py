@@ -65,18 +65,11 @@ def instruction_set() -> str:
     return str(_core.instruction_set())
 
 
-def column_sums(rows: Array, n_threads: int = 1) -> Array:
-    """Column sums in float64, by blocks of rows."""
+def column_sums(rows: Array, n_threads: int = 1, power: int = 1) -> Array:
+    """Column sums of a power, 1 or 2, in float64, by blocks of rows."""
     sums = np.empty(rows.shape[1])
-    _core.column_sums(np.ascontiguousarray(rows), n_threads, sums)
+    _core.column_powers(np.ascontiguousarray(rows), power, n_threads, sums)
     return sums
-
-
-def column_squares(rows: Array, n_threads: int = 1) -> Array:
-    """Column sums of the squares in float64, by blocks of rows."""
-    squares = np.empty(rows.shape[1])
-    _core.column_squares(np.ascontiguousarray(rows), n_threads, squares)
-    return squares
 
 
 def core_constraints(
@@ -206,7 +199,7 @@ class CpuBackend(NumpyFactors):
 
     def column_squares(self, factor: Array) -> Array:
         """See :class:`~klnmf.backends.numpy_factors.NumpyFactors`."""
-        return column_squares(factor, self.n_threads)
+        return column_sums(factor, self.n_threads, power=2)
 
     def count_zeros(self, factor: Array) -> int:
         """See :class:`~klnmf.backends.base.Backend`."""

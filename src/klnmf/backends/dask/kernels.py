@@ -13,7 +13,6 @@ from klnmf import _core
 from klnmf.backends.base import Fixed, Rule
 from klnmf.backends.cpu import (
     RowResults,
-    column_squares,
     column_sums,
     evaluate_piece,
     update_piece,
@@ -128,7 +127,7 @@ def sums_and_squares(context: Context, x: Array) -> Pieces:
 
 def powers_of_block(rows: Array) -> Array:
     """Column sums of the entries of a block, and of their squares."""
-    return np.array([column_sums(rows), column_squares(rows)])
+    return np.array([column_sums(rows), column_sums(rows, power=2)])
 
 
 def weighted_sums(context: Context, x: Array) -> Pieces:
