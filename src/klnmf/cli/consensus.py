@@ -11,7 +11,6 @@ from klnmf.cli.files import MODEL
 from klnmf.cli.long_runs import (
     add_search_options,
     checked_files,
-    interrupted,
     run_options,
     save_picture,
 )
@@ -76,23 +75,20 @@ def run(args: argparse.Namespace) -> int:
     files = checked_files(args, MODEL, ".consensus.klnmf")
     known = read_numbers(args)
     table = read_data(args)
-    try:
-        with named_samples(table.row_names), run_options(args, files, line_of_run) as run:
-            found = consensus(
-                table.X,
-                n_runs=args.runs,
-                feature_names=table.column_names,
-                **{name: getattr(args, name) for name in _PARAMETERS},
-                **known,
-                run=run,
-            )
+    with named_samples(table.row_names), run_options(args, files, line_of_run) as run:
+        found = consensus(
+            table.X,
+            n_runs=args.runs,
+            feature_names=table.column_names,
+            **{name: getattr(args, name) for name in _PARAMETERS},
+            **known,
+            run=run,
+        )
         divergence = found.divergence
         if args.refit == "both":
             model, found = _refitted(args, table.X, found, known)
         else:
             model = found.to_model()
-    except KeyboardInterrupt:
-        return interrupted(args, files.checkpoint)
     facts = _facts(found) | {"divergence_of_medians": divergence}
     model.save(
         files.output,

@@ -7,7 +7,7 @@ import shlex
 from typing import Any
 
 from klnmf.cli.files import MODEL
-from klnmf.cli.long_runs import Line, add_restart, checked_files, interrupted, run_options
+from klnmf.cli.long_runs import Line, add_restart, checked_files, run_options
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     DTYPES,
@@ -95,13 +95,14 @@ def run(args: argparse.Namespace) -> int:
     model, table, known = (_tensor_and_model if are_events else _matrix_and_model)(args)
     X, names = (table, None) if are_events else (table.X, table.row_names)
     line = line_of_iteration(args.tol, args.max_iter)
-    try:
-        run = run_options(args, files, line, checkpoint_every=args.checkpoint_every)
-        with named_samples(names), run as model.run:
-            W = model.fit_transform(X, **known)
-    except KeyboardInterrupt:
-        after = f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
-        return interrupted(args, files.checkpoint, after)
+
+    def after() -> str:
+        return f" after {model.n_iter_} iterations" if hasattr(model, "n_iter_") else ""
+
+    every = args.checkpoint_every
+    run = run_options(args, files, line, after=after, checkpoint_every=every)
+    with named_samples(names), run as model.run:
+        W = model.fit_transform(X, **known)
     model.set_params(run=None)
     if are_events:
         model.save(files.output, metadata=facts_of_events(args, table))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from klnmf.cli.files import CHECKPOINT, PAGE, PICTURE, RUNS, Kind, check_output, stem_of
-from klnmf.cli.messages import INTERRUPTED, CommandError, one_line, say
+from klnmf.cli.messages import CommandError, one_line, say
 from klnmf.cli.options import add_data, add_quiet, add_seed, workers
 from klnmf.support.whole_files import writing
 
@@ -102,11 +102,17 @@ def checked_files(args: argparse.Namespace, kind: Kind, ending: str) -> Files:
 
 @contextmanager
 def run_options(
-    args: argparse.Namespace, files: Files, line: Line | None, **others: Any
+    args: argparse.Namespace,
+    files: Files,
+    line: Line | None,
+    *,
+    after: Callable[[], str] = str,
+    **others: Any,
 ) -> Iterator[RunOptions]:
     """Yield the options of a run: its checkpoint, and a bar on terminals or lines elsewhere.
 
-    Without ``line`` there are no lines. An error of the checkpoint says what to do.
+    Without ``line`` there are no lines. An error of the checkpoint says what to do, and Ctrl-C how
+    to continue and, by ``after``, how far the run is.
     """
     from klnmf.estimators.run_options import RunOptions
     from klnmf.saved.container import SavedFileError
@@ -128,15 +134,12 @@ def run_options(
         problem = one_line(error)
         hint = "" if "--restart" in problem else " Add --restart to start again."
         raise CommandError(f"{problem}{hint}") from error
-
-
-def interrupted(args: argparse.Namespace, checkpoint: Path, after: str = "") -> int:
-    """Say how to continue, and return the exit code."""
-    print(f"\nInterrupted{after}.", file=sys.stderr)
-    if checkpoint.exists():
-        command = shlex.join(["klnmf", *args.words])
-        print(f"The progress is in {checkpoint}. To continue:\n  {command}", file=sys.stderr)
-    return INTERRUPTED
+    except KeyboardInterrupt as stopped:
+        said, checkpoint = f"\nInterrupted{after()}.", files.checkpoint
+        if checkpoint.exists():
+            command = shlex.join(["klnmf", *args.words])
+            said += f"\nThe progress is in {checkpoint}. To continue:\n  {command}"
+        raise KeyboardInterrupt(said) from stopped
 
 
 def save_picture(args: argparse.Namespace, result: Any, path: Path | None) -> None:

@@ -94,8 +94,8 @@ def main(arguments: list[str] | None = None) -> int:
                 code: int = args.run(args)
                 sys.stdout.flush()
             return code
-        except KeyboardInterrupt:
-            print("klnmf: interrupted", file=sys.stderr)
+        except KeyboardInterrupt as stopped:
+            print(*(stopped.args or ["klnmf: interrupted"]), file=sys.stderr)
             return INTERRUPTED
         except OutputLostError as error:
             # At exit, Python would try once more to write what is in the buffer.

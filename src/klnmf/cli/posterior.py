@@ -8,7 +8,7 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from klnmf.cli.files import INTERVALS, MODEL, check_output, stem_of, write_rows
-from klnmf.cli.long_runs import add_restart, checked_files, interrupted, run_options, save_picture
+from klnmf.cli.long_runs import add_restart, checked_files, run_options, save_picture
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     NOISES,
@@ -81,22 +81,19 @@ def run(args: argparse.Namespace) -> int:
     take_options(args, saved)
     table = read_data(args)
     X, exposure = in_models_features(args, saved, table), numbers_of(args.exposure)
-    try:
-        with named_samples(table.row_names), run_options(args, files, None) as run:
-            found = posterior(
-                saved.model,
-                X,
-                n_sweeps=args.sweeps,
-                level=args.level,
-                noise=args.noise,
-                feature_names=saved.feature_names,
-                n_threads=args.n_threads,
-                random_state=args.random_state,
-                run=run,
-                **({} if exposure is None else {"exposure": exposure}),
-            )
-    except KeyboardInterrupt:
-        return interrupted(args, files.checkpoint)
+    with named_samples(table.row_names), run_options(args, files, None) as run:
+        found = posterior(
+            saved.model,
+            X,
+            n_sweeps=args.sweeps,
+            level=args.level,
+            noise=args.noise,
+            feature_names=saved.feature_names,
+            n_threads=args.n_threads,
+            random_state=args.random_state,
+            run=run,
+            **({} if exposure is None else {"exposure": exposure}),
+        )
     facts = _facts(found)
     names = None if saved.feature_names is None else [*map(str, saved.feature_names)]
     found.model_.set_params(run=None)

@@ -4,13 +4,7 @@ import argparse
 from typing import Any
 
 from klnmf.cli.files import RANK
-from klnmf.cli.long_runs import (
-    add_search_options,
-    checked_files,
-    interrupted,
-    run_options,
-    save_picture,
-)
+from klnmf.cli.long_runs import add_search_options, checked_files, run_options, save_picture
 from klnmf.cli.messages import DONE, say
 from klnmf.cli.options import (
     PENALTIES,
@@ -70,18 +64,15 @@ def run(args: argparse.Namespace) -> int:
     else:
         known = read_numbers(args)
         X = read_data(args).X
-    try:
-        with run_options(args, files, line_of_search) as run:
-            selection = select_rank(
-                X,
-                args.ranks,
-                n_splits=args.splits,
-                **{name: getattr(args, name) for name in parameters},
-                **known,
-                run=run,
-            )
-    except KeyboardInterrupt:
-        return interrupted(args, files.checkpoint)
+    with run_options(args, files, line_of_search) as run:
+        selection = select_rank(
+            X,
+            args.ranks,
+            n_splits=args.splits,
+            **{name: getattr(args, name) for name in parameters},
+            **known,
+            run=run,
+        )
     selection.save(files.output)
     files.checkpoint.unlink(missing_ok=True)
     print(files.output.read_text(encoding="utf-8") if args.json else selection)
