@@ -303,10 +303,10 @@ def add_force(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--force", action="store_true", help=text)
 
 
-def add_n_components(parser: argparse.ArgumentParser, *, default: int = 10) -> None:
+def add_n_components(parser: argparse.ArgumentParser) -> None:
     """Add -r, which is also called -k."""
     text = "number of components; klnmf rank DATA shows which suits DATA"
-    parser.add_argument("-r", "-k", "--n-components", type=rank, default=default, help=text)
+    parser.add_argument("-r", "-k", "--n-components", type=rank, default=10, help=text)
 
 
 def add_seed(parser: argparse._ActionsContainer) -> None:

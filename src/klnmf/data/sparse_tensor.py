@@ -17,7 +17,7 @@ from klnmf.data.passes import sorted_by_mode
 from klnmf.data.tensor_checks import checked_parts, default_names
 from klnmf.data.validation import working_dtype
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.descriptions import described
+from klnmf.support.descriptions import described, sizes_in_words
 from klnmf.support.nearest_names import did_you_mean
 
 FEW_SLICES = 1 << 20
@@ -261,10 +261,7 @@ class SparseTensor:
 
     def __repr__(self) -> str:
         is_named = self.mode_names != default_names(self.ndim)
-        sizes = " × ".join(
-            f"{name} {size:,}" if is_named else f"{size:,}"
-            for name, size in zip(self.mode_names, self.shape, strict=True)
-        )
+        sizes = sizes_in_words(self.shape, self.mode_names if is_named else ())
         total = f"{self.total:,.0f}" if self.total.is_integer() else f"{self.total:,.6g}"
         return f"SparseTensor({sizes}, {self.nnz:,} nonzeros, total {total})"
 

@@ -38,7 +38,7 @@ from klnmf.estimators.run_options import RunOptions
 from klnmf.saved.models import read_model
 from klnmf.solvers.base import Problem, State
 from klnmf.solvers.loop import Record
-from klnmf.solvers.row_solve import row_solve_of, solved_rows
+from klnmf.solvers.row_solve import row_solve_of, solved_W
 from klnmf.support.array_types import Array
 from klnmf.support.descriptions import described
 
@@ -207,12 +207,14 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
 
         Components that fit noise score lower, also if the counts vary more than Poisson counts do
         (docs/maths/held_out.md). This assumes that the features of a sample are independent
-        given its rates, and that the model has not seen these samples.
+        given its rates, and that the model has not seen these samples. Samples of a
+        `klnmf.PoissonCP` are slices of the first mode, and its features are rows of the second.
 
         Parameters
         ----------
         X : {array-like, sparse, DataFrame, OnDiskMatrix} of shape (n_samples, n_features)
-            Counts, or other nonnegative data.
+            Counts, or other nonnegative data. A `klnmf.PoissonCP` takes what its ``transform``
+            takes.
         y : Ignored
             For scikit-learn's API.
         **constraints
@@ -221,7 +223,7 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
             are weighted, and missing cells are neither seen nor predicted. A model that was
             fitted with ``missing`` or ``fixed_W`` needs them here too; if nothing is missing now,
             pass a pattern without any True. scikit-learn's searches pass them on under metadata
-            routing.
+            routing. For a `klnmf.PoissonCP` as ``transform`` takes them.
 
         Returns
         -------
@@ -353,10 +355,8 @@ class FactorModel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, ChecksParam
         problem = Problem(backend, self._penalties())
         constraints = problem.constraints
         with closing(backend):
-            factors = [None]
-            for mode, factor in enumerate(self._others(), 1):
-                factors.append(backend.upload(constraints.in_fit(mode, factor), mode))
-            W = backend.download(solved_rows(problem, 0, factors, row_solve_of(self.tol)))
+            others = (constraints.in_fit(*each) for each in enumerate(self._others(), 1))
+            W = solved_W(problem, others, row_solve_of(self.tol))
         return constraints.original(0, W)
 
     def _check_is_fitted(self) -> None:

@@ -43,7 +43,7 @@ from klnmf.data.sparse_data import CountData, at_cells
 from klnmf.data.sums import ROWS_PER_SUM
 from klnmf.data.tensor_data import rows_in_memory
 from klnmf.estimators.checked_counts import ConstrainedCounts
-from klnmf.solvers.row_solve import RowSolve, row_solve_of, solved_rows
+from klnmf.solvers.row_solve import RowSolve, row_solve_of, solved_W
 from klnmf.support.array_types import Array, FloatArray
 
 if TYPE_CHECKING:
@@ -133,9 +133,7 @@ class Predictor:
         # sample: none is.
         vanished = VANISHED * np.finfo(known.dtype).tiny
         known[:, known.sum(axis=0, dtype=np.float64) < vanished] = 0
-        upload = problem.backend.upload
-        factors = [None, *(upload(factor, mode) for mode, factor in enumerate([known, *rest], 1))]
-        return problem.backend.download(solved_rows(problem, 0, factors, self.row_solve))
+        return solved_W(problem, [known, *rest], self.row_solve)
 
     def _of_group(
         self, cells: HeldOutCells, W: FloatArray, totals: FloatArray, features: Array

@@ -25,7 +25,7 @@ from klnmf.saved.tensor_models import packed_tensor_model, unpacked_tensor_model
 from klnmf.solvers import Solver
 from klnmf.solvers.base import Problem
 from klnmf.support.array_types import Array, FloatArray
-from klnmf.support.descriptions import listed
+from klnmf.support.descriptions import listed, sizes_in_words
 from klnmf.support.result_tables import ShownBelowDiagram
 
 OF_FIRST_MODE = ("exposure", "missing", "fixed", "zeros")
@@ -217,36 +217,6 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
         check_arguments(constraints, "fit_transform", self._fit_arguments)
         return fit_model(self, X, start, constraints, wants_W=True)
 
-    def score(self, X: Any, y: Any = None, **constraints: Any) -> float:
-        """Return the held-out log-likelihood of new slices of the first mode: higher is better.
-
-        As in `KLNMF.score`: samples are slices of the first mode, and the rows of the second are
-        dealt into groups, each predicted from the others. The score is the mean per slice.
-
-        Parameters
-        ----------
-        X : SparseTensor, sparse.COO, pyttb.sptensor or array
-            Counts that the model has not seen. Modes after the first are matched by their labels.
-        y : Ignored
-        **constraints
-            Of these slices, as ``transform`` takes them.
-
-        Returns
-        -------
-        float
-
-        Examples
-        --------
-        >>> from klnmf import PoissonCP
-        >>> from klnmf.simulate import simulate_tensor
-        >>> X = simulate_tensor((200, 40, 12), 3, n_counts=50_000, random_state=0).X
-        >>> seen, new = X.take(0, range(150)), X.take(0, range(150, 200))
-        >>> models = [PoissonCP(r, random_state=0).fit(seen) for r in (1, 3)]
-        >>> models[1].score(new) > models[0].score(new)
-        True
-        """
-        return super().score(X, y, **constraints)
-
     def save(
         self, path: str | os.PathLike[str], *, metadata: Mapping[str, Any] | None = None
     ) -> None:
@@ -363,8 +333,7 @@ class PoissonCP(ShownBelowDiagram, FittedByLoop):
     def _fitted_in_html(self) -> str:
         if not self._is_fitted:
             return ""
-        shape = zip(self.mode_names_, self.shape_, strict=True)
-        return fit_in_html(self, {"modes": " × ".join(f"{name} {n:,}" for name, n in shape)})
+        return fit_in_html(self, {"modes": sizes_in_words(self.shape_, self.mode_names_)})
 
     def __sklearn_tags__(self) -> Any:
         """Declare what scikit-learn should know: tensors instead of matrices."""

@@ -26,7 +26,7 @@ from klnmf.solvers.base import Problem
 from klnmf.solvers.coordinate_descent import SparseCoordinateDescent
 from klnmf.solvers.initialization import STARTS, cover_cells, cover_columns
 from klnmf.solvers.loop import MaxIterations, Run, SmallGain
-from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.solvers.row_solve import RowSolve, solved_W
 from klnmf.solvers.start import start_state
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.support.number_checks import checked_positive, checked_whole
@@ -396,16 +396,11 @@ def _refitted(
     if rest:  # nor a cell
         cover_cells(known, [None, *others], data)
     if refit == "both" or is_given.any():
-        start = (_solved_W(problem, others), *others)
+        start = (solved_W(problem, others, ROW_SOLVE), *others)
         (_, *others), _ = descended(problem, start, seed, swap_failures=0)
-    W = by_row.constraints.original(0, _solved_W(by_row, others)).astype(np.float64)
+    W = solved_W(by_row, others, ROW_SOLVE)
+    W = by_row.constraints.original(0, W).astype(np.float64)
     others = [known.original(mode, H).astype(np.float64) for mode, H in enumerate(others, 1)]
     scales = [np.where(is_given, 1.0, column_sums(H)) for H in others]
     W = W * np.prod(scales, axis=0)
     return W, [H / scale for H, scale in zip(others, scales, strict=True)]
-
-
-def _solved_W(problem: Problem, others: list[Array]) -> Array:  # noqa: N802
-    uploaded = (problem.backend.upload(H, mode) for mode, H in enumerate(others, 1))
-    factors = [None, *uploaded]
-    return problem.backend.download(solved_rows(problem, 0, factors, ROW_SOLVE))

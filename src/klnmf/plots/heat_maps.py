@@ -74,7 +74,7 @@ def plot_component_similarity(
     names = [labels[k] for k in rows]
     width = 1.6 + 0.25 * len(columns) + 0.07 * max(map(len, names))
     ax = axes_or_new(ax, max(4.5, width), max(3.0, 1.2 + 0.22 * len(rows)))
-    _heat(ax, values, "cosine similarity")
+    _heat(ax, values)
     label_ticks(ax, "x", [str(k) for k in columns])
     label_ticks(ax, "y", names)
     if max(values.shape) <= _NUMBERED:
@@ -97,7 +97,7 @@ def draw_consensus(result: Any, ax: Axes | None) -> Axes:
         order = order[np.linspace(0, len(order) - 1, _MOST_RUNS).astype(int)]
     spectra = result.spectra[order]
     ax = axes_or_new(ax, 5.6, 4.8)
-    _heat(ax, np.clip(spectra @ spectra.T, 0.0, 1.0), "cosine similarity")
+    _heat(ax, np.clip(spectra @ spectra.T, 0.0, 1.0))
     groups, starts = np.unique(labels[order], return_index=True)
     ends = np.append(starts[1:], len(order))
     for group, start, end in zip(groups, starts, ends, strict=True):
@@ -134,13 +134,13 @@ def _matched_first(values: FloatArray) -> tuple[npt.NDArray[np.intp], npt.NDArra
     return rows, columns
 
 
-def _heat(ax: Axes, values: FloatArray, meaning: str) -> None:
-    """Plot a table in colours with their bar. White is 0 and darker is more, in print too."""
+def _heat(ax: Axes, values: FloatArray) -> None:
+    """Plot similarities in colours with their bar. White is 0 and darker is more, in print too."""
     image = ax.imshow(
         values, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto", interpolation="nearest"
     )
     bar = ax.figure.colorbar(image, ax=ax, pad=0.02, aspect=25)
-    bar.set_label(meaning, fontsize=8)
+    bar.set_label("cosine similarity", fontsize=8)
     bar.outline.set_visible(False)
     bar.ax.tick_params(labelsize=8)
     ax.spines[:].set_visible(False)

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from klnmf.support.caching import cached_property
+from klnmf.support.descriptions import sizes_in_words
 from klnmf.support.input_files import ReadError
 from klnmf.support.optional_packages import require
 
@@ -181,7 +182,7 @@ class StoredArray(_Item):
             problem = "is stored in other files, which are not read. Copy the data into this file."
             raise self.refuse(problem)
         if size > max(_SMALL, _BEST_COMPRESSION * stored):
-            shape = " × ".join(f"{n:,}" for n in self.shape)
+            shape = sizes_in_words(self.shape)
             raise self.refuse(
                 f"claims {shape} entries ({size:,} bytes), but {stored:,} bytes are stored: the "
                 "file is incomplete or damaged."

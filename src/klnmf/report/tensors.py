@@ -11,7 +11,7 @@ from klnmf.data.sparse_tensor import SparseTensor
 from klnmf.report.gathering import LONGEST_NAME, LONGEST_WORD, leading_words, words_of_page
 from klnmf.report.vocabulary import Terms, plain_text
 from klnmf.support.array_types import FloatArray
-from klnmf.support.descriptions import described
+from klnmf.support.descriptions import described, sizes_in_words
 from klnmf.topics import Probabilities, intertopic_coordinates
 from klnmf.topics.checks import checked_names
 from klnmf.topics.modes import Mode, modes_of, names_by_labels, sizes_of
@@ -38,7 +38,7 @@ class DescribedTensor:
     @property
     def size(self) -> str:
         """Names and sizes of the modes."""
-        return " × ".join(f"{plain_text(m.name)} {len(m.labels):,}" for m in self.modes)
+        return sizes_in_words(self.model.shape_, [plain_text(mode.name) for mode in self.modes])
 
     def divergence_of_one_component(self) -> float:
         """KL divergence of X from the product of its margins, the best single component.

@@ -1,5 +1,6 @@
 """The solve for one factor with the others fixed: what `transform` does, and how a fit ends."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 from klnmf.backends.base import Solve
 from klnmf.solvers.base import Problem
 from klnmf.solvers.initialization import ZeroRows
+from klnmf.support.array_types import Array
 
 # Residual that nearly every row reaches, in units of the rounding of its type.
 ROUNDING_OF_RESIDUALS = 16
@@ -49,3 +51,9 @@ def solved_rows(problem: Problem, mode: int, factors: list[Any], how: RowSolve) 
     factors[mode] = problem.backend.upload(start, mode)
     problem.update(mode, factors, how.rule(data.dtype, cold=True))
     return factors[mode]
+
+
+def solved_W(problem: Problem, others: Iterable[Any], how: RowSolve) -> Array:  # noqa: N802
+    """Return W, downloaded, for the factors of the other modes in the fit's units."""
+    uploaded = (problem.backend.upload(factor, mode) for mode, factor in enumerate(others, 1))
+    return problem.backend.download(solved_rows(problem, 0, [None, *uploaded], how))

@@ -5,7 +5,7 @@ parts do not fit together, memory that is not its own. So the object itself is n
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -77,3 +77,13 @@ def percentage(share: float) -> str:
         return "unknown"
     percent = 100 * share
     return f"{percent:.0f} %" if 99.5 <= percent < 1000 else f"{percent:.2g} %"
+
+
+def sizes_in_words(sizes: Iterable[int], names: Sequence[str] = ()) -> str:
+    """Write sizes of something with several modes, with their names if there are any.
+
+    >>> sizes_in_words((1200, 7), ["user", "day"])
+    'user 1,200 × day 7'
+    """
+    numbers = [f"{size:,}" for size in sizes]
+    return " × ".join(map(" ".join, zip(names, numbers, strict=True)) if names else numbers)

@@ -6,7 +6,7 @@ import io
 import os
 import zlib
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain, islice
@@ -59,21 +59,17 @@ class ReadError(ValueError):
 
 
 @contextmanager
-def parsed_by_others(
-    path: Path, problem: str, explain: Callable[[Path], None] | None = None
-) -> Iterator[None]:
+def parsed_by_others(path: Path, problem: str) -> Iterator[None]:
     """Turn every error of another package's parser into a `ReadError` that begins so.
 
     On damaged or made-up files those parsers raise errors of any class. This is the one place that
-    catches them all. ``explain`` is called first, and may raise a better error.
+    catches them all.
     """
     try:
         yield
     except (ReadError, ImportError, FileNotFoundError, PermissionError):
         raise
     except Exception as error:
-        if explain is not None:
-            explain(path)
         if isinstance(error, MemoryError):
             problem = "it needs more memory than there is"
         raise ReadError(path, f"{problem}: {str(error) or type(error).__name__}") from error

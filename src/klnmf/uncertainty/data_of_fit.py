@@ -21,6 +21,7 @@ from klnmf.estimators.base import FIT_ARGUMENTS, TRANSFORM_ARGUMENTS, FactorMode
 from klnmf.estimators.checked_counts import CheckedCounts
 from klnmf.estimators.poisson_cp import PoissonCP
 from klnmf.support.array_types import Array, FloatArray
+from klnmf.support.descriptions import sizes_in_words
 from klnmf.topics.checks import Names, checked_names
 from klnmf.uncertainty.residual_moments import FittedRates
 
@@ -37,11 +38,6 @@ class DataOfFit:
     W: Array
     H: Array
     has_known_H: bool = False  # noqa: N815, whether H was not estimated from these counts
-
-    @property
-    def others(self) -> list[Array]:
-        """Return the factors of all modes but the first."""
-        return np.split(self.H, np.cumsum(self.counts.shape[1:-1]))
 
     @property
     def rates(self) -> tuple[FloatArray, FloatArray]:
@@ -89,7 +85,7 @@ def data_of_fit(
         (n, *others), total = counts.shape, data_in_memory(counts).total
         names = [name for name in model._fit_arguments if given.get(name) is not None]
         with_these = f", with {' and '.join(names)}," if names else ""
-        features = " × ".join(f"{m:,}" for m in others) + (" features" if len(others) == 1 else "")
+        features = sizes_in_words(others) + (" features" if len(others) == 1 else "")
         raise ValueError(
             f"X ({n:,} samples × {features}, {total:,.0f} counts){with_these} is not the data "
             f"that the model was fitted to. {way_out}"

@@ -19,7 +19,7 @@ from klnmf.constraints.constraints import Constraints
 from klnmf.constraints.penalties import Penalties
 from klnmf.data.sparse_data import InMemoryData
 from klnmf.solvers.base import Problem
-from klnmf.solvers.row_solve import RowSolve, solved_rows
+from klnmf.solvers.row_solve import RowSolve, solved_W
 from klnmf.support.array_types import Array, FloatArray
 from klnmf.uncertainty.row_blocks import row_blocks
 
@@ -150,6 +150,5 @@ def solved_rows_of(
     """Maximum likelihood estimates, in float64, of the rows of the other factor."""
     data = InMemoryData(sp.csr_array(counts, dtype=np.float64)).constrained(constraints)
     problem = Problem(make_backend("auto", data, n_threads), Penalties())
-    with closing(problem.backend) as backend:
-        factors = [None, backend.upload(constraints.in_fit(1, factor), 1)]
-        return backend.download(solved_rows(problem, 0, factors, _SOLVE))
+    with closing(problem.backend):
+        return solved_W(problem, [constraints.in_fit(1, factor)], _SOLVE)

@@ -53,7 +53,7 @@ def refits(
     components = np.ascontiguousarray(data.H.T)
     arguments, parameters = data.constraints.as_given(), {}
     if isinstance(model, PoissonCP):
-        arguments["start"] = [data.W, *data.others]
+        arguments["start"] = [data.W, *model._others()]
     else:
         names = ComponentConstraints.__annotations__
         parameters = {name: arguments.pop(name, None) for name in names}
