@@ -82,9 +82,8 @@ def sorted_by_mode(
     on, they are in the order of all modes. ``coords`` has a row for each mode, of type int32;
     values are of type float32 or float64.
     """
-    modes = np.arange(len(coords), dtype=np.int32)
-    arrays = _sorted_entries(coords, values, mode, size, modes, np.zeros_like(modes), n_threads)
-    return arrays[1:]
+    offsets = dict.fromkeys(range(len(coords)), 0)
+    return _sorted_entries(coords, values, mode, size, offsets, n_threads)[1:]
 
 
 def rows_of_mode(
@@ -96,27 +95,22 @@ def rows_of_mode(
     order.
     """
     others = [other for other in range(len(shape)) if other != mode]
-    ends = list(accumulate(shape[other] for other in others))
-    modes, offsets = (np.array(part, dtype=np.int32) for part in (others, [0, *ends[:-1]]))
-    return _sorted_entries(coords, values, mode, shape[mode], modes, offsets, n_threads)
+    starts = accumulate((shape[other] for other in others), initial=0)
+    offsets = dict(zip(others, starts, strict=False))
+    return _sorted_entries(coords, values, mode, shape[mode], offsets, n_threads)
 
 
 def _sorted_entries(
-    coords: Array,
-    values: Array,
-    mode: int,
-    size: int,
-    modes: Array,
-    offsets: Array,
-    n_threads: int,
+    coords: Array, values: Array, mode: int, size: int, offsets: dict[int, int], n_threads: int
 ) -> tuple[Array, Array, Array]:
-    """Return indptr, the coordinates of some modes, with offsets, and values."""
+    """Return indptr, the coordinates of the modes in ``offsets``, with these added, and values."""
     arrays = (
         np.empty(size + 1, dtype=np.int64),
-        np.empty((len(modes), len(values)), dtype=np.int32),
+        np.empty((len(offsets), len(values)), dtype=np.int32),
         np.empty(len(values), dtype=values.dtype),
     )
-    _core.sort_by_mode(coords, values, mode, modes, offsets, n_threads, *arrays)
+    modes, added = (np.array([*each], dtype=np.int32) for each in (offsets, offsets.values()))
+    _core.sort_by_mode(coords, values, mode, modes, added, n_threads, *arrays)
     return arrays
 
 
