@@ -91,16 +91,10 @@ def bootstrap(
     ----------
     adata : AnnData
         Data that went through `klnmf.tl.nmf`, with the same cells.
-    n_runs : int, default=100
-        Number of refits.
     key : str, default="nmf"
         The ``key_added`` of that call.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the draws.
-    n_jobs : int, default=None
-        Number of runs at a time. The result does not depend on it.
-    **options
-        Other arguments of `klnmf.uncertainty.bootstrap`, such as ``level`` or ``samples``.
+    n_runs, random_state, n_jobs, **options
+        As in `klnmf.uncertainty.bootstrap`; other options are such as ``level`` or ``samples``.
 
     Returns
     -------
@@ -150,16 +144,13 @@ def posterior(
     ----------
     adata : AnnData
         Data that went through `klnmf.tl.nmf` or `klnmf.tl.consensus`, with the same cells.
-    n_sweeps : int, default=1500
-        Number of sweeps of the sampler.
     key : str, default="nmf"
         The ``key_added`` of that call.
     key_added : str, default=None
         Key of the new programs; None is "nmf_posterior" for the key "nmf".
-    random_state : int, RandomState instance or None, default=None
-        Seed of the draws.
-    **options
-        ``level``, ``noise``, ``n_threads`` and ``run``, as in `klnmf.uncertainty.posterior`.
+    n_sweeps, random_state, **options
+        As in `klnmf.uncertainty.posterior`; options are ``level``, ``noise``, ``n_threads`` and
+        ``run``.
 
     Returns
     -------

@@ -52,12 +52,8 @@ def select_rank(
         As in `klnmf.tl.nmf`. Use the same for both.
     key_added : str, default="nmf"
         Key of the fit that is planned.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the folds, groups and fits.
-    n_jobs : int, default=None
-        Number of folds to fit at the same time. The result does not depend on it.
-    **options
-        Other arguments of `klnmf.model_selection.select_rank`, such as ``n_splits`` or
+    random_state, n_jobs, **options
+        As in `klnmf.model_selection.select_rank`; other options are such as ``n_splits`` or
         ``run``.
 
     Returns
@@ -127,19 +123,13 @@ def consensus(
         Cells × genes.
     n_components : int, default=10
         Number of programs, without the profiles of batches.
-    n_runs : int, default=100
-        Number of starts.
     layer, mask_var, batch_key, scale_genes, feature_weight, sample_weight, exposure
         As in `klnmf.tl.nmf`. cNMF chooses 2000 genes of high variance and scales them:
         ``mask_var="highly_variable", scale_genes=True``.
     key_added : str, default="nmf_consensus"
         Name of the result.
-    random_state : int, RandomState instance or None, default=None
-        Seed of the starts.
-    n_jobs : int, default=None
-        Number of runs at a time. The result does not depend on it.
-    **options
-        Other arguments of `klnmf.model_selection.consensus`, such as ``density_threshold``,
+    n_runs, random_state, n_jobs, **options
+        As in `klnmf.model_selection.consensus`; other options are such as ``density_threshold``,
         ``refit`` or ``run``.
 
     Returns
