@@ -16,7 +16,6 @@ from hypothesis.extra import numpy as hnp
 
 from klnmf import SparseTensor
 from klnmf.data import sparse_tensor
-from klnmf.data.tensor_alignment import tensor_of
 from strategies import same_bits
 from tensor_cases import same_tensor, tensors
 
@@ -433,9 +432,6 @@ def test_there_and_back_as_events_and_as_sparse() -> None:
     np.testing.assert_array_equal(again.toarray()[:, :, :], tensor.toarray()[:, [0, 2]])
     with pytest.raises(ValueError, match="called 'count'"):
         SparseTensor([[0], [0]], mode_names=["who", "count"]).to_events()
-    coo = sparse.COO(tensor.coords, tensor.values, tensor.shape)
-    np.testing.assert_array_equal(tensor_of(coo, "here").toarray(), tensor.toarray())
-    with pytest.raises(ValueError, match=r"fill value 1.* must be 0"):
-        tensor_of(coo + 1, "here")
-    with pytest.raises(TypeError, match=r"as x\.tocoo\(\) is"):
-        tensor_of(sparse.GCXS(coo), "here")
+    coo = tensor.to_sparse()
+    assert isinstance(coo, sparse.COO)
+    np.testing.assert_array_equal(SparseTensor.from_sparse(coo).toarray(), tensor.toarray())

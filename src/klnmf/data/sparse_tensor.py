@@ -134,12 +134,29 @@ class SparseTensor:
         return cls(coords, counts, shape, mode_names=list(modes), labels=labels)
 
     @classmethod
+    def from_sparse(cls, coo: Any, **names: Any) -> SparseTensor:
+        """Take over a ``sparse.COO``; ``mode_names`` and ``labels`` may be given."""
+        if not all(hasattr(coo, part) for part in ("coords", "data", "fill_value")):
+            raise TypeError(f"coo must be a sparse.COO, as x.tocoo() is; got {described(coo)}.")
+        if coo.fill_value != 0:
+            raise ValueError(
+                f"coo has the fill value {coo.fill_value}; cells that are not stored must be 0. If "
+                "they are, pass sparse.COO(coo.coords, coo.data, coo.shape)."
+            )
+        return cls(coo.coords, coo.data, coo.shape, **names)
+
+    @classmethod
     def from_pyttb(cls, tensor: Any, **names: Any) -> SparseTensor:
         """Take over a ``pyttb.sptensor``; ``mode_names`` and ``labels`` may be given."""
         if not all(hasattr(tensor, part) for part in ("subs", "vals", "shape")):
             raise TypeError(f"tensor must be a pyttb.sptensor; got {described(tensor)}.")
         coords = np.reshape(tensor.subs, (-1, len(tensor.shape))).T
         return cls(coords, np.ravel(tensor.vals), tensor.shape, **names)
+
+    def to_sparse(self) -> Any:
+        """Return a ``sparse.COO`` of PyData, without names and labels."""
+        sparse = import_module("sparse")
+        return sparse.COO(self.coords.astype(np.intp), self.values.copy(), self.shape)
 
     def to_events(self) -> dict[str, Array]:
         """Return a table of the nonzeros, for ``pandas.DataFrame`` and from there to any file.

@@ -21,21 +21,16 @@ def tensor_of(X: Any, name: str) -> SparseTensor:
     if sp.issparse(X):
         matrix = X.tocoo()
         return SparseTensor([matrix.row, matrix.col], matrix.data, matrix.shape)
-    if all(hasattr(X, part) for part in ("coords", "data", "fill_value")):
-        if X.fill_value != 0:
-            raise ValueError(
-                f"X has the fill value {X.fill_value}; cells that are not stored must be 0. If "
-                "they are, pass sparse.COO(X.coords, X.data, X.shape)."
-            )
-        return SparseTensor(X.coords, X.data, X.shape)
+    if all(hasattr(X, part) for part in ("coords", "data", "fill_value")) or hasattr(X, "tocoo"):
+        return SparseTensor.from_sparse(X)
     if isinstance(X, np.ndarray | list | tuple):
         dense = np.asarray(X)
         if dense.ndim >= 2 and dense.dtype.kind in "biuf":
             places = np.nonzero(dense)
             return SparseTensor(np.array(places), dense[places], dense.shape)
     raise TypeError(
-        f"{name} takes a klnmf.SparseTensor, a sparse.COO, as x.tocoo() is, a pyttb.sptensor or an "
-        f"array with two or more modes; got {described(X)}. Of a table of events, "
+        f"{name} takes a klnmf.SparseTensor, a sparse.COO, a pyttb.sptensor or an array with two "
+        f"or more modes; got {described(X)}. Of a table of events, "
         "klnmf.SparseTensor.from_events makes a tensor."
     )
 
