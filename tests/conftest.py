@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 
 import pytest
@@ -17,6 +18,9 @@ pytest.register_assert_rewrite(
     "saved_model_checks",
     "strategies",
 )
+
+# Tests run in several processes at once; threads of NumPy's BLAS that wait for others would spin.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 # The same examples on every run and every machine: a failure in CI is a failure here. The thorough
 # versions of the property tests (marked slow) draw new examples each time.

@@ -15,9 +15,13 @@ import dask
 import dask.array as da
 import scipy.sparse as sp
 from distributed import Client, LocalCluster, Nanny, Status
+from distributed.utils import get_mp_context
 
 from klnmf.readers import prepare
 
+# Workers that are killed are soon back: their processes are forks of one that has imported this.
+dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"})
+get_mp_context().set_forkserver_preload(["distributed", "klnmf.backends.dask.worker", "pandas"])
 # Else a worker that is down 15 seconds after a loss, for the second time, is not started again.
 dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
 

@@ -14,11 +14,14 @@ from klnmf.data.tensor_data import TensorData
 from klnmf.simulate import simulate_tensor
 from klnmf.solvers.base import Problem
 
-pyttb = pytest.importorskip("pyttb", reason="pyttb is not installed: pip install pyttb")
-tt_loglikelihood = pytest.importorskip("pyttb.cp_apr").tt_loglikelihood
-
 Array = np.ndarray
 RANK = 3
+
+
+@pytest.fixture(autouse=True)
+def _peer() -> None:
+    """Imported as its tests run, not as they are collected: it brings Numba, and takes seconds."""
+    pytest.importorskip("pyttb", reason="pyttb is not installed: pip install pyttb")
 
 
 def counts(shape: tuple[int, ...] = (25, 15, 10)) -> SparseTensor:
@@ -27,6 +30,8 @@ def counts(shape: tuple[int, ...] = (25, 15, 10)) -> SparseTensor:
 
 def peer_fit(X: SparseTensor, max_iter: int, seed: int = 0) -> tuple[Array, list[Array]]:
     """Weights and factors of pyttb's multiplicative updates."""
+    import pyttb
+
     np.random.seed(seed)  # noqa: NPY002 (pyttb draws its start from it)
     model, _, _ = pyttb.cp_apr(
         X.to_pyttb(), RANK, algorithm="mu", maxiters=max_iter, stoptol=1e-10, printitn=0
@@ -51,6 +56,9 @@ def constant(X: SparseTensor) -> float:
 
 def likelihood(X: SparseTensor, weights: Array, factors: list[Array]) -> float:
     """Σ x log y − Σ y, as pyttb computes it."""
+    import pyttb
+    from pyttb.cp_apr import tt_loglikelihood
+
     ktensor = pyttb.ktensor([np.array(factor, np.float64) for factor in factors], weights.copy())
     return float(tt_loglikelihood(X.to_pyttb(), ktensor))
 

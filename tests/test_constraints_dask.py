@@ -17,7 +17,9 @@ from strategies import same_bits
 pytest.importorskip("dask", reason="needs the extra [dask]")
 pytest.importorskip("distributed", reason="needs the extra [dask]")
 import dask.array as da
-from distributed import Client, LocalCluster
+from distributed import Client
+
+from dask_clusters import local_cluster
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -27,17 +29,19 @@ KNOWN = everything_known(COUNTS)
 PENALTIES = {"l1_W": 0.1, "l2_W": 0.02, "l1_H": 0.3, "l2_H": 0.01}
 
 
-@pytest.fixture(scope="module", params=[1, 3])
+# Everything at once is fitted by one worker too.
+ONE_AND_THREE = pytest.mark.parametrize("client", [1, 3], indirect=True)
+HOW = pytest.mark.parametrize(
+    ("solver", "weights"),
+    [("srcd", {}), ("srcd", PENALTIES), ("mu", PENALTIES)],
+    ids=["srcd", "penalised", "mu"],
+)
+
+
+@pytest.fixture(scope="module")
 def client(request: Any) -> Iterator[Client]:
     with (
-        LocalCluster(
-            n_workers=request.param,
-            threads_per_worker=1,
-            processes=False,
-            dashboard_address=":0",
-            memory_limit=0,
-            silence_logs=50,
-        ) as cluster,
+        local_cluster(getattr(request, "param", 3)) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
@@ -54,8 +58,8 @@ def assert_same_fit(data: Any, **settings: Any) -> None:
         assert getattr(many, name) == getattr(one, name), name
 
 
-@pytest.mark.parametrize("solver", ["srcd", "mu"])
-@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+@ONE_AND_THREE
+@HOW
 def test_a_matrix_in_memory(client: Client, weights: dict[str, float], solver: str) -> None:
     with client.as_current():
         assert_same_fit(COUNTS, solver=solver, **weights, **KNOWN)
@@ -76,8 +80,8 @@ OF_FEATURES = {
 }
 
 
-@pytest.mark.parametrize("solver", ["srcd", "mu"])
-@pytest.mark.parametrize("weights", [{}, PENALTIES], ids=["plain", "penalised"])
+@ONE_AND_THREE
+@HOW
 def test_a_dask_array(client: Client, weights: dict[str, float], solver: str) -> None:
     blocks = da.from_array(COUNTS.toarray(), chunks=(900, 50))
     with client.as_current():

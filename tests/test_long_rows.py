@@ -46,8 +46,9 @@ def long_case(make_rule: Callable, mode: int, n_columns: int, rank: int, dtype: 
 @pytest.mark.parametrize("name", ["guarded", "multiplicative", "paper"])
 def test_rows_longer_than_the_tile(name: str, mode: int, dtype: type) -> None:
     # Long enough that even with padding the columns are gathered in three groups or more.
-    # More than 64 active components are visited one after the other.
-    for rank in (1, 18, 70):
+    # More than 64 active components are visited one after the other. Both modes are the same
+    # kernels: samples have all ranks.
+    for rank in (1, 18, 70) if mode == 0 else (18,):
         case = long_case(RULES[name], mode, 5 * _core.TILE + 77, rank, dtype)
         if name != "paper":
             (case.W, case.H)[mode][0, 0] = 2e3  # falls far: the product is computed anew

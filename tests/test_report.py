@@ -266,7 +266,7 @@ def test_too_many_labels_are_merged(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("long_names", [False, True])
 def test_page_stays_small_for_large_data(tmp_path: Path, long_names: bool) -> None:
-    n_samples, n_features, n_components = 20_000, 60_000, 50
+    n_samples, n_features, n_components = 10_000, 30_000, 50
     generator = np.random.default_rng(0)
     components = np.exp(generator.normal(scale=3.0, size=(n_components, n_features)))
     components[generator.random(components.shape) < 0.7] = 0.0
