@@ -9,7 +9,6 @@ from importlib.metadata import requires, version
 from typing import Any
 
 from klnmf.cli.messages import DONE
-from klnmf.support.descriptions import sizes_in_words
 from klnmf.support.optional_packages import installed_version, not_installed
 
 SUMMARY = "show versions, instruction set, threads, back-ends and optional packages"
@@ -97,6 +96,8 @@ def _model_facts(args: argparse.Namespace) -> dict[str, Any]:
     saved = read_model(args, takes_events=True)
     model = saved.model
     if is_of_events(saved):
+        from klnmf.support.descriptions import sizes_in_words
+
         size: dict[str, Any] = {"modes": sizes_in_words(model.shape_, model.mode_names_)}
     else:
         n_samples = None if saved.W is None else int(saved.W.shape[0])
