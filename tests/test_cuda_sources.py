@@ -14,10 +14,10 @@ needs_compiler = pytest.mark.skipif(COMPILER is None, reason="nvidia-cuda-nvrtc-
 
 
 @needs_compiler
-@pytest.mark.parametrize(("architecture", "rank"), [("sm_70", 20), ("sm_90", 100)])
-def test_sources_compile(architecture: str, rank: int) -> None:
-    options = RankClass.of(rank, 1000).options
-    assert "error" not in nvrtc.compiled(COMPILER, source(), (*options, f"-arch={architecture}"))
+def test_sources_compile() -> None:
+    """For many components; for fewer, and another architecture, where registers are counted."""
+    options = (*RankClass.of(100, 1000).options, "-arch=sm_70")
+    assert "error" not in nvrtc.compiled(COMPILER, source(), options)
 
 
 @needs_compiler
