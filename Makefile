@@ -7,6 +7,8 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip --disable-pip-version-check
 # Parallel test processes.
 JOBS   ?= 2
+# Tests start many processes of Python: what one of them has compiled, the others need not.
+unexport PYTHONDONTWRITEBYTECODE
 
 CORE_SOURCES := CMakeLists.txt pyproject.toml $(wildcard cpp/*.cpp cpp/*.hpp)
 CPP_FILES    := $(wildcard cpp/*.cpp cpp/*.hpp tests/cpp/*.cpp)

@@ -211,7 +211,9 @@ def command(*words: str) -> list[str]:
     return [sys.executable, "-m", "klnmf", *words]
 
 
-def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     X = simulate_counts(3000, 800, 10, counts_per_sample=100, random_state=0).X
     sp.save_npz(tmp_path / "big.npz", X)
     words = ["fit", "big.npz", "-r", "10", "--solver", "mu", "--tol", "0", "--max-iter", "100000"]
@@ -236,10 +238,9 @@ def test_ctrl_c_saves_a_checkpoint_and_says_how_to_go_on(tmp_path: Path) -> None
     n_done = int(rest.split("Interrupted after ")[1].split()[0])
     again = [*words, "--resume"]
     again[again.index("100000")] = str(n_done + 3)
-    done = subprocess.run(
-        command(*again), cwd=tmp_path, capture_output=True, text=True, timeout=120
-    )
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    code, _, err = outcome(capsys, *again)
+    assert code == 0, err
     assert load_model(tmp_path / "big.klnmf").model.n_iter_ == n_done + 3
     assert not (tmp_path / "big.klnmf.checkpoint").exists()
 
