@@ -30,7 +30,7 @@ def row_ranges(indptr: Array, n_nonzeros: int) -> Iterator[tuple[int, int]]:
     """
     start, n_rows = 0, len(indptr) - 1
     while start < n_rows:
-        stop = int(np.searchsorted(indptr, indptr[start] + n_nonzeros, side="right")) - 1
+        stop = int(np.searchsorted(indptr, int(indptr[start]) + n_nonzeros, side="right")) - 1
         stop = min(max(stop, start + 1), n_rows)
         yield start, stop
         start = stop
