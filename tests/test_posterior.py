@@ -15,7 +15,7 @@ from scipy.signal import lfilter
 
 from klnmf import KLNMF, EmptySamplesWarning, RunOptions, _core
 from klnmf.simulate import simulate_counts
-from klnmf.uncertainty import Posterior, posterior, posterior_chain
+from klnmf.uncertainty import Dispersion, Posterior, posterior, posterior_chain
 
 # Most tests are content with few sweeps.
 pytestmark = pytest.mark.filterwarnings("ignore:The sweeps are too few")
@@ -446,3 +446,18 @@ def test_exposures_change_sizes_alone(model: KLNMF, result: Posterior) -> None:
     found = posterior(exposed, X, n_sweeps=150, random_state=0, exposure=exposure)
     np.testing.assert_allclose(found.components.estimate, result.components.estimate, atol=0.02)
     assert found.sizes.estimate[0, 0] > 1.5 * result.sizes.estimate[0, 0]
+
+
+def test_a_variance_hardly_above_that_of_poisson_counts_is_theirs(
+    model: KLNMF, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    by_feature = np.full(X.shape[1], 0.02)
+    poisson = posterior(model, X, n_sweeps=40, noise="poisson", random_state=0)
+    for factor, is_poisson in ((1.01, True), (1.05, False)):
+        found = Dispersion(0.02, 0.001, by_feature, factor)
+        name = "klnmf.uncertainty.integrated.estimated_dispersion"
+        monkeypatch.setattr(name, lambda *_, found=found: found)
+        result = posterior(model, X, n_sweeps=40, random_state=0)
+        assert result.dispersion.is_poisson == is_poisson
+        same = np.array_equal(result.components.estimate, poisson.components.estimate)
+        assert same == is_poisson
